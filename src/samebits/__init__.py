@@ -1,0 +1,3 @@
+"""samebits: reproducible LLM inference."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,52 @@
+"""Every error that samebits raises on purpose.
+
+    SamebitsError
+    ├── InputError (also ValueError)      the caller's input is wrong: names the field and the remedy; exit code 2
+    │   ├── ModelError                    the model file or folder cannot be used
+    │   └── ContextLengthError            prompt (plus max_tokens) does not fit the context; counts shown
+    ├── NumericsError                     logits of a request are not finite: the request fails, alone
+    ├── CapacityError                     a request can never fit the KV memory it was given
+    └── MeasurementError                  a check could not be carried out; exit code 3
+
+A broken invariant of samebits itself is an ``AssertionError``: a bug of ours, not an error of the caller.
+"""
+
+from __future__ import annotations
+
+
+class SamebitsError(Exception):
+    """Root of all deliberate errors."""
+
+
+class InputError(SamebitsError, ValueError):
+    """The caller's input is wrong.
+
+    Attributes:
+        field: the parameter, file or key at fault.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, message: str, *, field: str, remedy: str) -> None:
+        super().__init__(f"{field}: {message}. {remedy}")
+        self.field = field
+        self.remedy = remedy
+
+
+class ModelError(InputError):
+    """A model file or folder is missing, damaged or not supported."""
+
+
+class ContextLengthError(InputError):
+    """The prompt and the requested output do not fit the model's context."""
+
+
+class NumericsError(SamebitsError):
+    """The logits of one request are not all finite."""
+
+
+class CapacityError(SamebitsError):
+    """A single request needs more KV pages than exist."""
+
+
+class MeasurementError(SamebitsError):
+    """A check could not be carried out, so it has no result."""
