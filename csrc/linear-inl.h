@@ -25,30 +25,25 @@ inline Int8Row int8_scale(const float* x, int64_t n) {
     uint32_t magnitude = word_of(x[k]) & 0x7fffffffu;
     most = magnitude > most ? magnitude : most;
   }
-  if (most >= 0x7f800000u) return {__builtin_nanf(""), 0.0f};
+  if (most >= 0x7f800000u) return {__builtin_nanf(""), 0.0f};  // inverse 0: all values 0
   float a;
   __builtin_memcpy(&a, &most, 4);
   if (a < 0x1p-100f) return {0.0f, 0.0f};
   return {a / 127.0f, 127.0f / a};
 }
 
-// Adding 1.5·2²³ rounds to the nearest integer, ties to even, and leaves it in the low bits.
-SB_INLINE int int8_value(float x, float inverse) {
-  int q = int(word_of(x * inverse + 0x1.8p+23f)) - 0x4b400000;
-  return q > 127 ? 127 : q < -127 ? -127 : q;
-}
-
-// Four int8 a word, each with `offset` added modulo 256; missing elements are zero.
+// Int8 values, each with `offset` added modulo 256, four a word; missing elements are zero.
 inline void int8_row(const float* x, int64_t n, Int8Row row, int offset, uint32_t* out) {
-  if (row.scale != row.scale) row.inverse = 0.0f;
-  for (int64_t k = 0; k < n; k += 4) {
-    uint32_t word = 0;
-    for (int64_t j = 0; j < 4; ++j) {
-      int q = k + j < n && row.inverse != 0.0f ? int8_value(x[k + j], row.inverse) : 0;
-      word |= uint32_t((q + offset) & 0xff) << (8 * j);
-    }
-    out[k / 4] = word;
+  uint8_t* to = reinterpret_cast<uint8_t*>(out);
+  const bool usable = row.inverse != 0.0f;
+  for (int64_t k = 0; k < n && usable; ++k) {
+    // Adding 1.5·2²³ rounds to the nearest integer, ties to even, and leaves it in the low bits.
+    int q = int(word_of(x[k] * row.inverse + 0x1.8p+23f)) - 0x4b400000;
+    q = q > 127 ? 127 : q;
+    q = q < -127 ? -127 : q;
+    to[k] = uint8_t(q + offset);
   }
+  for (int64_t k = usable ? n : 0; k < ceil_div(n, 4) * 4; ++k) to[k] = uint8_t(offset);
 }
 
 // ---- packing of weights ---------------------------------------------------------------------------------------------
