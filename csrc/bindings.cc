@@ -143,7 +143,7 @@ void attention(Context& context, In<float, 2> q, const KvCache& cache, int64_t l
     if (starts[s] == starts[s + 1]) continue;
     require(position[starts[s]] >= 0, "positions: negative");
     for (int64_t t = starts[s] + 1; t < starts[s + 1]; ++t)
-      require(position[t] == position[t - 1] + 1, "positions: must be consecutive within a sequence");
+      require(position[t] > position[t - 1], "positions: must ascend within a sequence");
     const int64_t pages = position[starts[s + 1] - 1] / cache.page_size + 1;
     require(pages <= width, "block_tables: fewer pages than positions need");
     for (int64_t i = 0; i < pages; ++i) {
@@ -185,7 +185,7 @@ void topk_rows(Context& context, In<float, 2> logits, Out<int32_t, 2> ids, Out<f
 
 int64_t sample_one(Context& context, In<float, 1> logits, float temperature, int64_t top_k, double top_p, double min_p,
                    int64_t seed, uint32_t token_index, uint32_t choice) {
-  require(logits.shape(0) > 0 && temperature > 0 && top_k >= 0 && top_p > 0 && top_p <= 1 && min_p >= 0 && min_p <= 1,
+  require(logits.shape(0) > 0 && temperature >= 0 && top_k >= 0 && top_p > 0 && top_p <= 1 && min_p >= 0 && min_p <= 1,
           "sample: parameter out of range");
   Operation operation(context);
   return sample({logits.data(), int64_t(logits.shape(0)), temperature, top_k, top_p, min_p, seed, token_index, choice},

@@ -75,7 +75,7 @@ class Paged:
         q = np.full((positions.size, self.shape.heads * self.shape.dim), np.nan, np.float32)
         rows = np.ascontiguousarray(qkv)
         self.kernels.rope_store(
-            self.ctx, rows, positions, slots, self.rope.cos, self.rope.sin, self.cache, 1, self.shape.heads, q
+            self.ctx, rows, positions, slots, self.rope.cos, self.rope.sin, self.cache, 1, q
         )
         return q
 
@@ -140,7 +140,7 @@ def test_every_head_size_and_group(
 
 
 @pytest.mark.parametrize("profile", ["fp32", "bf16"])
-@pytest.mark.parametrize("page_size", [1, 2, 4, 8, 16, 64, 256, 512])
+@pytest.mark.parametrize("page_size", [1, 2, 4, 8, 16, 64, 256])
 def test_page_size_moves_nothing(
     profile: Profile, page_size: int, kernels: ModuleType, same_on_every_path: Callable[..., None]
 ) -> None:
