@@ -13,7 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samebits.kernels import reference
-from samebits.numerics import PROFILES, Profile, assert_bitwise_equal, first_difference, rope_tables
+from samebits.numerics import (
+    PROFILES,
+    Profile,
+    assert_bitwise_equal,
+    exp32,
+    first_difference,
+    rope_tables,
+)
 
 
 @dataclass(frozen=True)
@@ -281,6 +288,35 @@ def test_weighted_values_that_round_to_minus_zero_become_plus_zero(
     same_on_every_path(
         lambda ctx: attend_one(Paged(kernels, ctx, "fp32", shape, 16, [3]), qkv, positions), expected
     )
+
+
+def test_exp_shows_its_bits(kernels: ModuleType, same_on_every_path: Callable[..., None]) -> None:
+    """Keys with scores 0 and −x and values 0 and 1 give e ÷ (1 + e), e = exp(−x), which is e for x > 17."""
+    rng = np.random.default_rng(9)
+    ties = (np.arange(24, 125, 4)[:, None] + 0.5) * np.log(2) + np.linspace(
+        -1e-3, 1e-3, 40
+    )  # r is longest there
+    x = [rng.uniform(0, 87.5, 4000), ties.ravel(), 87 + np.arange(-30, 30) * 2.0**-17, [0.0, 1e-45, 500.0]]
+    x = np.concatenate(x).astype(np.float32)
+    qkv = np.zeros((x.size, 2, 3, 4), np.float32)
+    qkv[:, :, 0, 0] = 2  # the scale of four dimensions is ½
+    qkv[:, 1, 1, 0], qkv[:, 1, 2] = -x, 1
+    rows, count = qkv.reshape(2 * x.size, 12), x.size
+    still = np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)  # no rotation
+    e = exp32(-x)
+    expected = np.repeat((e / (1 + e))[:, None], 4, axis=1)
+
+    def run(ctx: Any) -> np.ndarray:
+        cache = kernels.KvCache("fp32", 1, count, 2, 1, 4)
+        cache.zero_pages(np.arange(count, dtype=np.int32))
+        positions, slots = np.tile(np.int32([0, 1]), count), np.arange(2 * count, dtype=np.int64)
+        q, out = np.empty((2 * count, 4), np.float32), np.empty((count, 4), np.float32)
+        kernels.rope_store(ctx, rows, positions, slots, *still, cache, 0, 1, q)
+        starts, pages = np.arange(count + 1, dtype=np.int32), np.arange(count, dtype=np.int32)[:, None]
+        kernels.attention(ctx, q[1::2].copy(), cache, 0, positions[1::2].copy(), starts, pages.copy(), out)
+        return out
+
+    same_on_every_path(run, expected)
 
 
 @given(

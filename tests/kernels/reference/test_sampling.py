@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from fractions import Fraction
 
@@ -85,6 +86,13 @@ def test_filters_as_fractions(values: list[int], k: int, p: float, m: float) -> 
         order = [i for i in order if w[i] >= math.ceil(Fraction(m) * 2**40) or i == order[0]]
     assert kept(logits, w, k, p, m) == order
     assert draw(logits, 3, k=k, p=p, m=m) in order
+
+
+def test_a_target_equal_to_a_running_sum_goes_to_the_next_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    for u, expected in ((2**63 - 1, 0), (2**63, 1), (2**64 - 1, 1), (0, 0)):
+        module = importlib.import_module("samebits.kernels.reference.sample")
+        monkeypatch.setattr(module, "random_u64", lambda *_, u=u: u)
+        assert draw(np.zeros(2, np.float32), 0) == expected
 
 
 def test_ids_without_weight_are_never_drawn() -> None:
