@@ -13,7 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samebits.kernels import reference
-from samebits.numerics import PROFILES, Profile, assert_bitwise_equal, first_difference, rope_tables
+from samebits.numerics import (
+    PROFILES,
+    Profile,
+    assert_bitwise_equal,
+    exp32,
+    first_difference,
+    rope_tables,
+)
 
 
 @dataclass(frozen=True)
@@ -205,11 +212,11 @@ def test_stored_token_by_token_or_at_once(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("garbage", [np.inf, -np.inf, np.nan, 3e38])
+@pytest.mark.parametrize("garbage", [3e38, -3e38, np.inf, np.nan])
 def test_keys_after_a_position_do_not_exist(
     profile: Profile, garbage: float, kernels: ModuleType, contexts: list[Any]
 ) -> None:
-    """Later keys and values of the sequence, or a former owner of the page, may hold anything."""
+    """What a former owner left in a page reaches no result, whatever it is."""
     shape, positions = Shape(2, 1, 32), np.array([0, 2, 6, 17, 256, 257], np.int32)
     qkv = random_qkv(6, 270, shape)
     expected = expected_rows(qkv, positions, shape, profile)
@@ -221,6 +228,23 @@ def test_keys_after_a_position_do_not_exist(
             q = paged.store(0, qkv[: p + 1], np.arange(p + 1, dtype=np.int32))
             got = paged.attend(q[p:].copy(), positions[positions == p], [0, 1], paged.tables)
             assert_bitwise_equal(got[0], row, f"p={p} isa={ctx.isa} threads={ctx.threads}")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("at", [5, 17, 256])
+def test_a_token_that_overflows_spoils_no_earlier_token(
+    profile: Profile, at: int, kernels: ModuleType, same_on_every_path: Callable[..., None]
+) -> None:
+    """Earlier rows of the chunk stay right: their keys and values may be shared through the prefix cache."""
+    shape, positions = Shape(2, 1, 16), np.arange(max(0, at - 20), at + 3, dtype=np.int32)
+    qkv = random_qkv(7, at + 3, shape)
+    qkv[at, 3 * 16 : 4 * 16] = np.inf
+    expected = expected_rows(qkv, positions, shape, profile)
+    assert np.isfinite(expected[positions < at]).all()
+    assert not np.isfinite(expected[positions >= at]).any()
+    same_on_every_path(
+        lambda ctx: attend_one(Paged(kernels, ctx, profile, shape, 16, [at + 3]), qkv, positions), expected
+    )
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -237,7 +261,11 @@ def test_extreme_values(
         np.float32
     )  # most weights are below exp's end
     same = np.tile(rng.standard_normal((1, shape.width), dtype=np.float32), (260, 1))
-    for name, qkv in (("wild", wild), ("far", far), ("same", same)):
+    values = rng.standard_normal((260, shape.width), dtype=np.float32)
+    values[:, 3 * 6 :] = np.clip(wild[:, 3 * 6 :], -3e38, 3e38)  # finite as bfloat16; their sums overflow
+    values[::2, 3 * 6 :] = rng.choice(np.float32([1e-45, -1e-45, 2.0**-55, -0.0, 1e-38]), (130, 6))
+    assert np.isfinite(expected_rows(values, positions, shape, profile)).any()
+    for name, qkv in (("wild", wild), ("far", far), ("same", same), ("values", values)):
         expected = expected_rows(qkv, positions, shape, profile)
         same_on_every_path(
             lambda ctx, qkv=qkv: attend_one(Paged(kernels, ctx, profile, shape, 16, [260]), qkv, positions),
@@ -260,6 +288,35 @@ def test_weighted_values_that_round_to_minus_zero_become_plus_zero(
     same_on_every_path(
         lambda ctx: attend_one(Paged(kernels, ctx, "fp32", shape, 16, [3]), qkv, positions), expected
     )
+
+
+def test_exp_shows_its_bits(kernels: ModuleType, same_on_every_path: Callable[..., None]) -> None:
+    """Keys with scores 0 and −x and values 0 and 1 give e ÷ (1 + e), e = exp(−x), which is e for x > 17."""
+    rng = np.random.default_rng(9)
+    ties = (np.arange(24, 125, 4)[:, None] + 0.5) * np.log(2) + np.linspace(
+        -1e-3, 1e-3, 40
+    )  # r is longest there
+    x = [rng.uniform(0, 87.5, 4000), ties.ravel(), 87 + np.arange(-30, 30) * 2.0**-17, [0.0, 1e-45, 500.0]]
+    x = np.concatenate(x).astype(np.float32)
+    qkv = np.zeros((x.size, 2, 3, 4), np.float32)
+    qkv[:, :, 0, 0] = 2  # the scale of four dimensions is ½
+    qkv[:, 1, 1, 0], qkv[:, 1, 2] = -x, 1
+    rows, count = qkv.reshape(2 * x.size, 12), x.size
+    still = np.ones((2, 2), np.float32), np.zeros((2, 2), np.float32)  # no rotation
+    e = exp32(-x)
+    expected = np.repeat((e / (1 + e))[:, None], 4, axis=1)
+
+    def run(ctx: Any) -> np.ndarray:
+        cache = kernels.KvCache("fp32", 1, count, 2, 1, 4)
+        cache.zero_pages(np.arange(count, dtype=np.int32))
+        positions, slots = np.tile(np.int32([0, 1]), count), np.arange(2 * count, dtype=np.int64)
+        q, out = np.empty((2 * count, 4), np.float32), np.empty((count, 4), np.float32)
+        kernels.rope_store(ctx, rows, positions, slots, *still, cache, 0, 1, q)
+        starts, pages = np.arange(count + 1, dtype=np.int32), np.arange(count, dtype=np.int32)[:, None]
+        kernels.attention(ctx, q[1::2].copy(), cache, 0, positions[1::2].copy(), starts, pages.copy(), out)
+        return out
+
+    same_on_every_path(run, expected)
 
 
 @given(
