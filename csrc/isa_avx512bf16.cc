@@ -1,0 +1,22 @@
+#include "isa.h"
+
+namespace samebits {
+namespace {
+#include "simd_avx512.h"
+
+#include "math-inl.h"
+
+#include "linear-inl.h"
+#include "attention-inl.h"  // uses the products and bf16 rows of linear
+#include "log_softmax-inl.h"
+#include "rmsnorm-inl.h"
+#include "rope-inl.h"
+#include "silu_mul-inl.h"
+}  // namespace
+
+const KernelTable kAvx512Bf16Table = {
+    "avx512bf16", "vdpbf16ps", "vpdpbusd",
+    pack_weights, linear, rmsnorm, rope_store,
+    attention, silu_mul, log_softmax, exp_shifted};
+
+}  // namespace samebits

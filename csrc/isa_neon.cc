@@ -1,0 +1,22 @@
+#include "isa.h"
+
+namespace samebits {
+namespace {
+#include "simd_neon.h"
+
+#include "math-inl.h"
+
+#include "linear-inl.h"
+#include "attention-inl.h"  // uses the products and bf16 rows of linear
+#include "log_softmax-inl.h"
+#include "rmsnorm-inl.h"
+#include "rope-inl.h"
+#include "silu_mul-inl.h"
+}  // namespace
+
+const KernelTable kNeonTable = {
+    "neon", "fmla, twice", "smlal",
+    pack_weights, linear, rmsnorm, rope_store,
+    attention, silu_mul, log_softmax, exp_shifted};
+
+}  // namespace samebits

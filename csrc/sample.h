@@ -1,0 +1,26 @@
+// Choosing tokens from logits: exact orders and integer sums (docs/numerics.md 3.5, 4).
+#pragma once
+#include <cstdint>
+
+#include "kernels.h"
+
+namespace samebits {
+
+struct SampleArgs {
+  const float* logits;  // (vocab), after penalties and bias
+  int64_t vocab;
+  float temperature;  // > 0
+  int64_t top_k;      // 0: off
+  double top_p, min_p;
+  int64_t seed;
+  uint32_t token_index, choice;
+};
+
+int64_t argmax(const float* logits, int64_t vocab);
+// The first k ids in the order (logit descending, id ascending).
+void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* values);
+int64_t sample(const SampleArgs& args, const KernelTable& table, ThreadPool& pool, Buffer& scratch);
+// Philox4x32-10, the first two output words as one number.
+uint64_t philox(int64_t seed, uint32_t token_index, uint32_t choice);
+
+}  // namespace samebits

@@ -1,0 +1,47 @@
+#include "tensor.h"
+
+#include <cstring>
+
+#include "linear.h"
+
+namespace samebits {
+
+PackedMatrix::PackedMatrix(Profile profile, int64_t rows, int64_t cols) : profile(profile), rows(rows), cols(cols) {
+  data.reset(size_t(panels() * units() * kLanes * 4));
+  // Lanes beyond the last row are computed and dropped; zero keeps them finite.
+  if (rows % kLanes) std::memset(panel(panels() - 1), 0, size_t(units() * kLanes * 4));
+  if (profile != Profile::kInt8) return;
+  scales.reset(size_t(panels() * kLanes * 4));
+  sums.reset(size_t(panels() * kLanes * 4));
+  std::memset(scales.as<char>(), 0, scales.size());
+  std::memset(sums.as<char>(), 0, sums.size());
+}
+
+void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
+  const uint32_t* lane = w.panel(row / kLanes) + row % kLanes;
+  const int64_t per_unit = PackedMatrix::unit(w.profile);
+  for (int64_t k = 0; k < w.cols; ++k) {
+    const uint32_t unit = lane[k / per_unit * kLanes];
+    if (w.profile == Profile::kInt8) {
+      out[k] = float(int8_t(unit >> (8 * (k % 4)))) * w.scales.as<float>()[row];
+      continue;
+    }
+    const uint32_t bits = w.profile == Profile::kFp32 ? unit : k % 2 == 0 ? unit & 0xffff0000u : unit << 16;
+    std::memcpy(out + k, &bits, 4);
+  }
+}
+
+KvCache::KvCache(bool bf16, int64_t layers, int64_t pages, int64_t page_size, int64_t kv_heads, int64_t head_dim)
+    : bf16(bf16), layers(layers), pages(pages), page_size(page_size), kv_heads(kv_heads), head_dim(head_dim) {
+  keys.reset(size_t(layers * pages * kv_heads * key_bytes()));
+  values.reset(size_t(layers * pages * kv_heads * value_bytes()));
+}
+
+void KvCache::zero_page(int64_t page) const {
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    std::memset(key_page(layer, page, 0), 0, size_t(kv_heads * key_bytes()));
+    std::memset(value_page(layer, page, 0), 0, size_t(kv_heads * value_bytes()));
+  }
+}
+
+}  // namespace samebits
