@@ -14,7 +14,7 @@ class Batch:
 
     Attributes:
         token_ids: (T,) int32.
-        positions: (T,) int32, ascending within a sequence. Row t attends keys 0 … positions[t].
+        positions: (T,) int32, consecutive within a sequence. Row t attends keys 0 … positions[t].
         slots: (T,) int64, page · page_size + offset: where the row's key and value are stored.
         seq_starts: (S+1,) int32, first row of each sequence, and T.
         block_tables: (S, pages) int32, pages of each sequence in order; entries past its last page are unused.
