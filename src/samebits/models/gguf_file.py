@@ -36,9 +36,9 @@ _NUMBERS: Final = {
 }
 # Names of ggml's tensor types by number, also of those that cannot be read here, for the error that says so.
 TENSOR_TYPES: Final = {
-    **dict(enumerate("F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K".split())),
-    **dict(enumerate("IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS".split(), 16)),
-    **dict(enumerate("I8 I16 I32 I64 F64 IQ1_M BF16".split(), 24)),
+    **dict(enumerate(["F32", "F16", "Q4_0", "Q4_1", "Q4_2", "Q4_3", "Q5_0", "Q5_1", "Q8_0", "Q8_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_K"])),
+    **dict(enumerate(["IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS"], 16)),
+    **dict(enumerate(["I8", "I16", "I32", "I64", "F64", "IQ1_M", "BF16"], 24)),
     34: "TQ1_0",
     35: "TQ2_0",
     39: "MXFP4",

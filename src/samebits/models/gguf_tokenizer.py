@@ -14,7 +14,6 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from samebits.errors import ModelError
 from samebits.models.chat_template import ChatTemplate
 from samebits.models.fields import Fields
 from samebits.models.tokenizer import SpecialTokens, Tokenizer
