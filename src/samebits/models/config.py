@@ -68,14 +68,12 @@ class ModelConfig:
 
     @property
     def context_limit_reason(self) -> str | None:
-        """Why context_length is less than the model was made for, in words for the user; None where it is
-        not.
-        """
+        """Why context_length is below trained_context, in words for the user; None where it is not."""
         if self.context_length == self.trained_context:
             return None
         return (
-            f"the context is limited to {self.context_length} of {self.trained_context} positions: the model's "
-            f"attention has a sliding window of {self.sliding_window}, and only prompts inside it are served"
+            f"the context is limited to {self.context_length} of {self.trained_context} positions: the "
+            f"model's attention has a sliding window of {self.sliding_window}; only prompts inside it are served"
         )
 
 

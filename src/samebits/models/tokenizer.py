@@ -101,14 +101,12 @@ class Tokenizer:
         return self._backend.encode(text, add_special_tokens=add_special).ids
 
     def prompt_warnings(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """What is suspicious about the ids of a prompt, in words; empty where nothing is. The ids are never
-        changed.
-        """
+        """What is suspicious about a prompt's ids, in words. The ids are never changed."""
         if self.bos_id is None or list(ids[:2]) != [self.bos_id, self.bos_id]:
             return ()
         return (
-            f"the prompt begins with two BOS tokens ({self.bos_id}): a text that holds BOS, such as a rendered chat "
-            "template, is to be encoded without special tokens",
+            f"the prompt begins with two BOS tokens ({self.bos_id}): a text that holds BOS, such as a "
+            "rendered chat template, is to be encoded without special tokens",
         )
 
     def decode(self, ids: Iterable[int]) -> str:
