@@ -73,7 +73,7 @@ def test_damaged_headers_give_model_errors_and_no_large_memory(write_gguf: Calla
     rng = np.random.default_rng(5)
     refused = 0
     tracemalloc.start()
-    for _ in range(1500):
+    for _ in range(600):
         data = bytearray(whole)
         for at in rng.integers(0, header, rng.integers(1, 4)):
             data[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, data[at] ^ (1 << rng.integers(8))])
@@ -84,8 +84,13 @@ def test_damaged_headers_give_model_errors_and_no_large_memory(write_gguf: Calla
             refused += 1
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert refused > 300
+    assert refused > 100
     assert peak < 16 * 2**20
+
+
+def test_a_huge_number_of_layers_ends_at_the_first_missing_one(write_gguf: Callable[..., Path]) -> None:
+    with pytest.raises(ModelError, match=r"model.layers.2.input_layernorm"):
+        load_gguf(write_gguf({"llama.block_count": 2**31 - 1}))
 
 
 @pytest.mark.parametrize("at", [8, 16])  # number of tensors, number of metadata entries
