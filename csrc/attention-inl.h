@@ -23,6 +23,7 @@ struct AttentionScratch {
   float scores[kAttentionRows * kKeyBlock];
   uint32_t weights[kKeyBlock * kAttentionRows];  // probabilities, rows interleaved; bf16: pairs of keys
   KeyGroup groups[kKeyBlock / kLanes];
+  uint32_t clean[kLanes * 1024];  // one group of values; head_dim is at most 1024, checked by the binding
 };
 
 struct AttentionJob {
@@ -107,10 +108,10 @@ SB_INLINE void score_groups(const uint32_t* q, int64_t units, const KeyGroup* gr
     for (int g = 0; g < G; ++g) store(scores + r * kKeyBlock + g * kLanes, mul(acc[r][g], set1(scale)));
 }
 
-// Weighted values of R rows for G vectors of sixteen dims.
+// Weighted values of R rows for G vectors of sixteen dims; weights of row r of a step are at [step · stride + r].
 template <bool kBf16, int R, int G>
-SB_INLINE void weigh_values(const uint32_t* weights, const KeyGroup* groups, int64_t group_count, int64_t width,
-                            int64_t dim0, float* const* out) {
+SB_INLINE void weigh_vectors(const uint32_t* weights, int64_t stride, const KeyGroup* groups, int64_t group_count,
+                             int64_t width, int64_t dim0, float* const* out) {
   constexpr int steps = kBf16 ? kLanes / 2 : kLanes;
   F32 acc[R][G];
 #pragma GCC unroll 16
@@ -120,16 +121,58 @@ SB_INLINE void weigh_values(const uint32_t* weights, const KeyGroup* groups, int
   for (int64_t group = 0; group < group_count; ++group) {
     const uint32_t* values = reinterpret_cast<const uint32_t*>(groups[group].values) + dim0;
     for (int64_t j = 0; j < steps; ++j) {
+      const uint32_t* weight = weights + (group * steps + j) * stride;
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int g = 0; g < G; ++g)
-          acc[r][g] = chain<kBf16>(acc[r][g], weights[(group * steps + j) * R + r], values + j * width + g * kLanes);
+        for (int g = 0; g < G; ++g) acc[r][g] = chain<kBf16>(acc[r][g], weight[r], values + j * width + g * kLanes);
     }
   }
   // Adding +0 turns a sum that underflowed to -0 into +0, as the masked keys of a tile may or may not have done.
   for (int r = 0; r < R; ++r)
     for (int g = 0; g < G; ++g) store(out[r] + dim0 + g * kLanes, add(acc[r][g], zero()));
+}
+
+template <bool kBf16, int R>
+SB_INLINE void weigh_values(const uint32_t* weights, int64_t stride, const KeyGroup* groups, int64_t group_count,
+                            int64_t width, float* const* out) {
+  int64_t d = 0;
+  for (; d + kGroupsAtOnce * kLanes <= width; d += kGroupsAtOnce * kLanes)
+    weigh_vectors<kBf16, R, kGroupsAtOnce>(weights, stride, groups, group_count, width, d, out);
+  for (; d < width; d += kLanes) weigh_vectors<kBf16, R, 1>(weights, stride, groups, group_count, width, d, out);
+}
+
+// Whether groups hold an infinity or a NaN: the weight 0 of a key that does not exist would turn it into a NaN.
+template <bool kBf16>
+inline bool any_not_finite(const KeyGroup* groups, int64_t count, int64_t width) {
+  constexpr uint32_t high = 0x7f800000u, low = kBf16 ? 0x7f80u : 0xffffffffu;
+  uint32_t bad = 0;
+  for (int64_t g = 0; g < count; ++g) {
+    const uint32_t* values = reinterpret_cast<const uint32_t*>(groups[g].values);
+    for (int64_t i = 0; i < (kBf16 ? kLanes / 2 : kLanes) * width; ++i)
+      bad |= uint32_t((values[i] & high) == high) | uint32_t(kBf16 && (values[i] & low) == low);
+  }
+  return bad != 0;
+}
+
+// The same for one row over the keys that exist for it, and not one more.
+template <bool kBf16>
+inline void weigh_existing(const uint32_t* weights, int64_t stride, const KeyGroup* groups, int64_t valid,
+                           int64_t width, uint32_t* clean, float* out) {
+  KeyGroup mine[kKeyBlock / kLanes];
+  const int64_t count = ceil_div(valid, kLanes), in_last = valid - (count - 1) * kLanes;
+  for (int64_t g = 0; g < count; ++g) mine[g] = groups[g];
+  if (count > 0) {
+    const uint32_t* last = reinterpret_cast<const uint32_t*>(groups[count - 1].values);
+    for (int64_t key = 0; key < kLanes; ++key)
+      for (int64_t d = 0; d < width; ++d) {
+        if (!kBf16) clean[key * width + d] = key < in_last ? last[key * width + d] : 0;
+        else if (key % 2 == 0) clean[key / 2 * width + d] = key < in_last ? last[key / 2 * width + d] & 0xffff0000u : 0;
+        else if (key < in_last) clean[key / 2 * width + d] |= last[key / 2 * width + d] & 0xffffu;
+      }
+    mine[count - 1].values = reinterpret_cast<const char*>(clean);
+  }
+  weigh_values<kBf16, 1>(weights, stride, mine, count, width, &out);
 }
 
 // Softmax of one row within a block; keys from `valid` on do not exist. Writes the weights of row r of R.
@@ -170,17 +213,19 @@ void attend_block(const AttentionJob& job, const RowTile& t, const uint32_t* q, 
     score_groups<kBf16, R, kGroupsAtOnce>(q, job.units, s.groups + g, job.scale, s.scores + g * kLanes);
   for (; g < group_count; ++g)
     score_groups<kBf16, R, 1>(q, job.units, s.groups + g, job.scale, s.scores + g * kLanes);
+  int64_t valid[R];
   for (int r = 0; r < R; ++r) {
     const int64_t keys = job.key_count(t, r) - block0;
-    const int64_t valid = keys < 0 ? 0 : keys < kKeyBlock ? keys : kKeyBlock;
-    results[r] = softmax_row<kBf16>(s.scores + r * kKeyBlock, valid, group_count, r, R, s.weights);
-    if (valid == 0) results[r].most = -__builtin_inff();
+    valid[r] = keys < 0 ? 0 : keys < kKeyBlock ? keys : kKeyBlock;
+    results[r] = softmax_row<kBf16>(s.scores + r * kKeyBlock, valid[r], group_count, r, R, s.weights);
+    if (valid[r] == 0) results[r].most = -__builtin_inff();
   }
-  const int64_t width = c.padded_dim();
-  int64_t d = 0;
-  for (; d + kGroupsAtOnce * kLanes <= width; d += kGroupsAtOnce * kLanes)
-    weigh_values<kBf16, R, kGroupsAtOnce>(s.weights, s.groups, group_count, width, d, out);
-  for (; d < width; d += kLanes) weigh_values<kBf16, R, 1>(s.weights, s.groups, group_count, width, d, out);
+  const int64_t width = c.padded_dim(), shared = valid[0] / kLanes;  // groups whose keys exist for all rows
+  if (shared < group_count && any_not_finite<kBf16>(s.groups + shared, group_count - shared, width))
+    for (int r = 0; r < R; ++r)
+      weigh_existing<kBf16>(s.weights + r, R, s.groups, valid[r], width, s.clean, out[r]);
+  else
+    weigh_values<kBf16, R>(s.weights, R, s.groups, group_count, width, out);
 }
 
 template <bool kBf16, int R>
@@ -280,16 +325,24 @@ void attend_tile(const AttentionJob& job, const RowTile& t, char* memory) {
 
 struct TileIndex { int32_t sequence, kv_head, index, block; };
 
+// Items from a shared counter; each thread keeps one piece of scratch memory.
+template <class Item>
+SB_INLINE void each_item(ThreadPool& pool, int64_t count, char* memory, int64_t memory_bytes, const Item& item) {
+  int64_t next = 0;
+  pool.run(pool.threads(), [&](int64_t slot) {
+    for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < count;) item(i, memory + slot * memory_bytes);
+  });
+}
+
 // One (tile, block) each, then a pass that combines: for few rows over long contexts.
 template <bool kBf16>
-void attend_by_block(const AttentionJob& job, const TileIndex* items, int64_t count, int64_t memory_bytes,
-                     ThreadPool& pool, Buffer& scratch, int64_t offset) {
+void attend_by_block(const AttentionJob& job, const TileIndex* items, int64_t count, char* memory,
+                     int64_t memory_bytes, float* partial, ThreadPool& pool) {
   const KvCache& c = *job.args->cache;
   const int64_t width = c.padded_dim(), stride = kAttentionRows * (width + 2);
-  float* partial = reinterpret_cast<float*>(scratch.as<char>() + offset + count * memory_bytes);
-  pool.run(count, [&](int64_t i) {
+  each_item(pool, count, memory, memory_bytes, [&](int64_t i, char* mine) {
     const RowTile t = tile_of(job, items[i].sequence, items[i].kv_head, items[i].index);
-    ItemMemory m(scratch.as<char>() + offset + i * memory_bytes, c);
+    ItemMemory m(mine, c);
     load_queries(job, t, m.line, m.q);
     float* out[kAttentionRows];
     for (int r = 0; r < kAttentionRows; ++r) out[r] = partial + i * stride + r * width;
@@ -330,9 +383,8 @@ void attention_typed(const AttentionArgs& a, ThreadPool& pool, Buffer& scratch) 
   const bool by_block = blocks > tiles && tiles < pool.threads() * 4 && blocks <= 1024;
   const int64_t items = by_block ? blocks : tiles;
   const int64_t memory_bytes = ItemMemory::bytes(c), index_bytes = ceil_div(items * int64_t(sizeof(TileIndex)), 64) * 64;
-  const int64_t slots = by_block ? items : pool.threads();
-  scratch.grow(size_t(index_bytes + slots * memory_bytes +
-                      (by_block ? items * kAttentionRows * (c.padded_dim() + 2) * 4 : 0)));
+  const int64_t all_memory = pool.threads() * memory_bytes;
+  scratch.grow(size_t(index_bytes + all_memory + (by_block ? items * kAttentionRows * (c.padded_dim() + 2) * 4 : 0)));
   TileIndex* index = scratch.as<TileIndex>();
   int64_t n = 0;
   for (int64_t s = 0; s < a.sequences; ++s) {
@@ -344,13 +396,13 @@ void attention_typed(const AttentionArgs& a, ThreadPool& pool, Buffer& scratch) 
         for (int64_t b = 0; b < count; ++b) index[n++] = {int32_t(s), int32_t(h), int32_t(i), int32_t(b)};
       }
   }
-  if (by_block) return attend_by_block<kBf16>(job, index, n, memory_bytes, pool, scratch, index_bytes);
-  // Each thread takes tiles from a shared counter and keeps one piece of scratch memory.
-  int64_t next = 0;
-  pool.run(slots, [&](int64_t slot) {
-    for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < n;)
-      attend_tile<kBf16>(job, tile_of(job, index[i].sequence, index[i].kv_head, index[i].index),
-                         scratch.as<char>() + index_bytes + slot * memory_bytes);
+  char* memory = scratch.as<char>() + index_bytes;
+  if (by_block) {
+    float* partial = reinterpret_cast<float*>(memory + all_memory);
+    return attend_by_block<kBf16>(job, index, n, memory, memory_bytes, partial, pool);
+  }
+  each_item(pool, n, memory, memory_bytes, [&](int64_t i, char* mine) {
+    attend_tile<kBf16>(job, tile_of(job, index[i].sequence, index[i].kv_head, index[i].index), mine);
   });
 }
 

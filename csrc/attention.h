@@ -15,7 +15,7 @@ struct AttentionArgs {
   int64_t rows, heads;
   const KvCache* cache;
   int64_t layer;
-  const int32_t* positions;     // (rows): the row attends keys 0 … position; consecutive within a sequence
+  const int32_t* positions;     // (rows): the row attends keys 0 … position; ascending within a sequence
   const int32_t* seq_starts;    // (sequences + 1)
   const int32_t* block_tables;  // (sequences, table_width): pages of each sequence
   int64_t sequences, table_width;

@@ -98,6 +98,7 @@ void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* va
 
 int64_t sample(const SampleArgs& a, const KernelTable& table, ThreadPool& pool, Buffer& scratch) {
   const int64_t best = argmax(a.logits, a.vocab);
+  if (a.temperature < 0x1p-17f) return best;
   scratch.grow(size_t(a.vocab) * 4);
   float* e = scratch.as<float>();
   table.exp_shifted({a.logits, a.vocab, a.logits[best], a.temperature, e}, pool);

@@ -9,7 +9,7 @@ namespace samebits {
 struct SampleArgs {
   const float* logits;  // (vocab), after penalties and bias
   int64_t vocab;
-  float temperature;  // > 0
+  float temperature;  // below 2^-17: the argmax
   int64_t top_k;      // 0: off
   double top_p, min_p;
   int64_t seed;

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from samebits.kernels import reference
+from samebits.kernels.reference.sample import weights
 
 # temperature, top_k, top_p, min_p
 SETTINGS = [
@@ -53,6 +54,22 @@ def test_case_s04_ties_at_the_top_go_to_the_lowest_id(kernels: ModuleType, conte
             assert drawn == {17}, parameters
     both = {kernels.sample(contexts[-1], logits, 1.0, 2, 1.0, 0.0, seed, 0, 0) for seed in range(50)}
     assert both == {17, 301}, "without a filter both ties can be drawn"
+
+
+def test_min_p_is_compared_exactly(kernels: ModuleType, contexts: list[Any]) -> None:
+    logits = np.float32([0, -1, -0.5])
+    weight = weights(logits, 1.0)[1]
+    for excess, possible in ((0.0, {0, 1, 2}), (0.5, {0, 2}), (1.0, {0, 2})):
+        least = (weight + excess) / 2**40  # exact in binary64
+        for ctx in contexts[::3]:
+            assert {kernels.sample(ctx, logits, 1.0, 0, 1.0, least, s, 0, 0) for s in range(60)} == possible
+
+
+def test_top_p_is_compared_exactly(kernels: ModuleType, contexts: list[Any]) -> None:
+    logits = np.zeros(4, np.float32)  # a prefix of two weighs exactly half
+    for top_p, possible in ((0.5, {0, 1}), (0.5 + 2**-33, {0, 1}), (0.5 + 2**-32, {0, 1, 2}), (0.25, {0})):
+        for ctx in contexts[::3]:
+            assert {kernels.sample(ctx, logits, 1.0, 0, top_p, 0.0, s, 0, 0) for s in range(60)} == possible
 
 
 @given(

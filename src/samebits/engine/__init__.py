@@ -1,1 +1,18 @@
-"""."""
+"""Continuous batching: requests in, tokens out, the same bits whatever else runs."""
+
+from samebits.engine.engine import Engine, ModelLimits, Stats
+from samebits.engine.params import SamplingParams
+from samebits.engine.request import Completion, Event, Request, TopLogprob
+from samebits.engine.scheduler import Limits
+
+__all__ = [
+    "Completion",
+    "Engine",
+    "Event",
+    "Limits",
+    "ModelLimits",
+    "Request",
+    "SamplingParams",
+    "Stats",
+    "TopLogprob",
+]

@@ -18,6 +18,7 @@ from samebits._core import (
     dequantize,
     embedding,
     linear,
+    log_softmax,
     rmsnorm,
     rope_store,
     sample,
@@ -26,13 +27,6 @@ from samebits._core import (
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
-
-
-def log_softmax(ctx: _core.Context, logits: Floats) -> Floats:
-    """Log-probabilities (R, V) float32 of logits (R, V) float32; docs/numerics.md 3.5."""
-    out = np.empty_like(logits)
-    _core.log_softmax(ctx, logits, out)
-    return out
 
 
 def argmax(ctx: _core.Context, logits: Floats) -> Ints:

@@ -74,7 +74,7 @@ class Decoder:
             )
         self._norm = vector("model.norm")
         self._head = self._embedding if self.config.tie_word_embeddings else matrix("lm_head")
-        self._cos, self._sin = rope_tables(inverse_frequencies(self.config), self.config.context_length)
+        self._rope = rope_tables(inverse_frequencies(self.config), self.config.context_length)
 
     @property
     def nbytes(self) -> int:
@@ -109,7 +109,7 @@ class Decoder:
         for i, layer in enumerate(self._layers):
             kernels.rmsnorm(ctx, hidden, layer.attention_norm, c.rms_norm_eps, normed)
             layer.qkv.linear(ctx, normed, qkv)
-            kernels.rope_store(ctx, qkv, batch.positions, batch.slots, self._cos, self._sin, cache, i, q)
+            kernels.rope_store(ctx, qkv, batch.positions, batch.slots, self._rope.cos, self._rope.sin, cache, i, q)
             kernels.attention(
                 ctx, q, cache, i, batch.positions, batch.seq_starts, batch.block_tables, attended
             )

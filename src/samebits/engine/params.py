@@ -1,0 +1,140 @@
+"""What a request may ask for, validated once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from samebits.errors import InputError
+
+SEED_MIN, SEED_MAX = -(2**63), 2**63 - 1
+MAX_STOPS = 16
+MAX_TOP_LOGPROBS = 20
+MAX_CHOICES = 128
+
+
+def _number(name: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise InputError(f"{value!r} is not a finite number", field=name, remedy=f"Give {low} to {high}.")
+    if not (low < value if above else low <= value) or value > high:
+        bound = "above" if above else "from"
+        raise InputError(f"{value!r} is out of range", field=name, remedy=f"Give a number {bound} {low} to {high}.")
+
+
+def _integer(name: str, value: Any, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(
+            f"{value!r} is not an integer in range", field=name, remedy=f"Give an integer from {low} to {high}."
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams:
+    """How to continue one prompt. The defaults are greedy, so that nothing is random unless asked for.
+
+    Attributes:
+        max_tokens: most tokens to generate; None means up to the context's end.
+        temperature: 0 is greedy; otherwise logits are divided by it (0 to 2).
+        top_k: keep the k best ids; 0 keeps all.
+        top_p: keep the shortest prefix of best ids with this share of the probability.
+        min_p: keep ids with at least this fraction of the best one's probability.
+        repetition_penalty: divides (or multiplies, if negative) logits of ids seen in prompt or output.
+        presence_penalty: subtracted once from logits of ids in the output (-2 to 2).
+        frequency_penalty: subtracted for each occurrence in the output (-2 to 2).
+        logit_bias: id → addend (-100 to 100), also under greedy.
+        seed: 64-bit signed integer; 0 and -1 are seeds like any other. None draws one and records it.
+        n: choices; choice i of a seed does not depend on n.
+        stop: texts that end the output; they are not part of it.
+        stop_token_ids: ids that end the output, besides the model's own.
+        ignore_eos: go on after the model's end-of-text ids.
+        logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
+            are those of the model: before penalties, bias, temperature and truncation.
+
+    Raises:
+        InputError: a value of the wrong type or out of range.
+    """
+
+    max_tokens: int | None = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] | None = None
+    seed: int | None = None
+    n: int = 1
+    stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens is not None:
+            _integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
+        _number("temperature", self.temperature, 0, 2)
+        _integer("top_k", self.top_k, 0, 2**31 - 1)
+        _number("top_p", self.top_p, 0, 1, above=True)
+        _number("min_p", self.min_p, 0, 1)
+        _number("repetition_penalty", self.repetition_penalty, 0, 10, above=True)
+        _number("presence_penalty", self.presence_penalty, -2, 2)
+        _number("frequency_penalty", self.frequency_penalty, -2, 2)
+        if self.seed is not None:
+            _integer("seed", self.seed, SEED_MIN, SEED_MAX)
+        _integer("n", self.n, 1, MAX_CHOICES)
+        if not isinstance(self.ignore_eos, bool):
+            raise InputError(f"{self.ignore_eos!r} is not a bool", field="ignore_eos", remedy="Give true or false.")
+        if self.logprobs is not None:
+            _integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
+        self._check_stops()
+        self._check_bias()
+
+    def _check_stops(self) -> None:
+        stops = (self.stop,) if isinstance(self.stop, str) and self.stop else self.stop
+        if not isinstance(stops, Sequence) or len(stops) > MAX_STOPS:
+            raise InputError(
+                "not a text or a list of texts", field="stop", remedy=f"Give at most {MAX_STOPS} non-empty texts."
+            )
+        if any(not isinstance(s, str) or not s for s in stops):
+            raise InputError("holds something that is not a non-empty text", field="stop", remedy="Remove it.")
+        object.__setattr__(self, "stop", tuple(stops))
+        if isinstance(self.stop_token_ids, str) or not isinstance(self.stop_token_ids, Sequence):
+            raise InputError("not a list", field="stop_token_ids", remedy="Give a list of token ids.")
+        for token in self.stop_token_ids:
+            _integer("stop_token_ids", token, 0, 2**31 - 1)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+
+    def _check_bias(self) -> None:
+        if self.logit_bias is None:
+            return
+        if not isinstance(self.logit_bias, Mapping):
+            raise InputError("not a mapping", field="logit_bias", remedy="Map token ids to numbers.")
+        for token, bias in self.logit_bias.items():
+            _integer("logit_bias", token, 0, 2**31 - 1)
+            _number(f"logit_bias[{token}]", bias, -100, 100)
+        object.__setattr__(self, "logit_bias", dict(sorted(self.logit_bias.items())))
+
+    def check_vocabulary(self, size: int) -> None:
+        """Raises InputError for token ids outside the model's vocabulary."""
+        for name in ("logit_bias", "stop_token_ids"):
+            for token in getattr(self, name) or ():
+                if token >= size:
+                    raise InputError(
+                        f"token id {token} is outside the vocabulary",
+                        field=name,
+                        remedy=f"Ids go from 0 to {size - 1}.",
+                    )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:
+        """From named values, refusing unknown names (InputError)."""
+        known = {f.name for f in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise InputError(
+                    "unknown sampling parameter", field=str(name), remedy=f"Known: {', '.join(sorted(known))}."
+                )
+        return cls(**values)

@@ -1,0 +1,141 @@
+"""Requests, their state while they run, and what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits.engine.params import SamplingParams
+from samebits.engine.stops import StopMatcher
+from samebits.errors import SamebitsError
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
+
+
+class TextStream(Protocol):
+    """Turns token ids into text piece by piece; a character is given out when its last byte has come."""
+
+    def push(self, token_id: int) -> str: ...
+    def finish(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """One prompt and how to continue it.
+
+    Attributes:
+        prompt_token_ids: at least one id.
+        params: sampling parameters; ``params.n`` choices are generated.
+    """
+
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams
+
+
+@dataclass(frozen=True)
+class TopLogprob:
+    """One of the best ids at a position."""
+
+    token_id: int
+    logprob: float
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One finished choice.
+
+    Attributes:
+        index: which of n.
+        text: the output without stop texts and special tokens.
+        token_ids: all generated ids, a final end-of-text or stop id included.
+        logprobs: (len(token_ids),) float32, or None when not asked for.
+        top_logprobs: per token, the asked number of best ids; None when not asked for.
+        finish_reason: ``stop``, ``length``, ``cancelled`` or ``error``.
+        stop_reason: the stop text or stop id that ended it, if one did.
+        seed: the seed that was used (drawn when none was given; irrelevant under greedy).
+        cached_prompt_tokens: prompt tokens whose keys and values came from the prefix cache.
+        error: why it failed, with finish_reason ``error``.
+    """
+
+    index: int
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: npt.NDArray[np.float32] | None
+    top_logprobs: tuple[tuple[TopLogprob, ...], ...] | None
+    finish_reason: FinishReason
+    stop_reason: str | int | None
+    seed: int
+    cached_prompt_tokens: int
+    error: SamebitsError | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one step added to one choice.
+
+    Attributes:
+        request_id: the id that ``Engine.add`` returned.
+        index: which of n.
+        token_id: the new token; None when the choice ended without one (cancelled or failed).
+        text: text that may be shown now.
+        completion: set on the last event of the choice.
+    """
+
+    request_id: int
+    index: int
+    token_id: int | None
+    text: str
+    completion: Completion | None = None
+
+
+@dataclass(eq=False)
+class Sequence:
+    """One choice while it waits or runs. Owned and changed by the engine alone.
+
+    Invariant: the first ``computed`` tokens have keys and values in ``pages``.
+    """
+
+    key: int
+    request_id: int
+    index: int
+    params: SamplingParams
+    seed: int
+    tokens: list[int]
+    prompt_length: int
+    max_total: int
+    stream: TextStream
+    stops: StopMatcher
+    computed: int = 0
+    pages: list[int] = field(default_factory=list)
+    digests: list[bytes] = field(default_factory=list)  # of the full pages of `tokens`, as far as computed so far
+    cached_prompt_tokens: int | None = None
+    chunks: int = 0
+    text: list[str] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[tuple[TopLogprob, ...]] = field(default_factory=list)
+    followers: list[Sequence] = field(default_factory=list)
+
+    @property
+    def output(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    def completion(
+        self, reason: FinishReason, stop_reason: str | int | None = None, error: SamebitsError | None = None
+    ) -> Completion:
+        """The choice as it stands, as a result."""
+        wanted = self.params.logprobs is not None
+        return Completion(
+            index=self.index,
+            text="".join(self.text),
+            token_ids=tuple(self.output),
+            logprobs=np.asarray(self.logprobs, np.float32) if wanted else None,
+            top_logprobs=tuple(self.top_logprobs) if wanted else None,
+            finish_reason=reason,
+            stop_reason=stop_reason,
+            seed=self.seed,
+            cached_prompt_tokens=self.cached_prompt_tokens or 0,
+            error=error,
+        )

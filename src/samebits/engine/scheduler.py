@@ -1,0 +1,114 @@
+"""What to compute next: a pure function of what waits, what runs and how many pages are left.
+
+Nothing here can reach a bit of any answer (docs/numerics.md); it decides only speed and fairness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a step.
+
+    Attributes:
+        max_batch: most sequences that run at once.
+        chunk: most rows (tokens) computed in one step; longer prompts are cut.
+        page_size: tokens in a page.
+    """
+
+    max_batch: int
+    chunk: int
+    page_size: int
+
+    def pages_for(self, tokens: int) -> int:
+        return -(-tokens // self.page_size)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A sequence as the scheduler sees it.
+
+    Attributes:
+        key: identifies the sequence.
+        computed: tokens whose keys and values are stored (for a waiting one: found in the prefix cache).
+        total: tokens known: prompt and output so far.
+        pages: pages held; empty for a waiting one.
+    """
+
+    key: int
+    computed: int
+    total: int
+    pages: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A step: ``rows`` (key, tokens to compute), sequences to admit, sequences to preempt (before anything else)."""
+
+    rows: tuple[tuple[int, int], ...]
+    admitted: tuple[int, ...]
+    preempted: tuple[int, ...]
+
+
+def plan_step(running: Sequence[View], waiting: Sequence[View], available: int, limits: Limits) -> Plan:
+    """Plans one step.
+
+    Sequences that decode (one token left) go first, then prompts, each oldest first. When pages run out, the youngest
+    running sequence is preempted, so the oldest always advances. Waiting sequences are admitted in order, only in a
+    step that preempted nothing.
+    """
+    preempted: list[int] = []
+    rows: list[tuple[int, int]] = []
+    alive = list(running)
+    holders: Counter[int] | None = None
+    budget = limits.chunk
+    queue = sorted(alive, key=lambda v: v.total - v.computed != 1)  # stable: oldest first within both
+    for view in queue:
+        if budget == 0:
+            break
+        if view.key in preempted:
+            continue
+        count = min(view.total - view.computed, budget)
+        needed = limits.pages_for(view.computed + count) - len(view.pages)
+        while needed > available and alive[-1].key != view.key:
+            victim = alive.pop()
+            preempted.append(victim.key)
+            dropped = [n for key, n in rows if key == victim.key]
+            if dropped:  # it was to decode in this step: its row and the page it may have taken come back
+                rows = [row for row in rows if row[0] != victim.key]
+                budget += dropped[0]
+                available += limits.pages_for(victim.computed + dropped[0]) - len(victim.pages)
+            if holders is None:
+                holders = Counter(page for v in running for page in v.pages)
+            for page in victim.pages:
+                holders[page] -= 1
+                available += holders[page] == 0
+        if needed > available:  # it is the youngest left: it waits in its turn
+            alive.pop()
+            preempted.append(view.key)
+            if holders is None:
+                holders = Counter(page for v in running for page in v.pages)
+            for page in view.pages:
+                holders[page] -= 1
+                available += holders[page] == 0
+            continue
+        available -= needed
+        budget -= count
+        rows.append((view.key, count))
+
+    admitted: list[int] = []
+    if not preempted:
+        for view in waiting:
+            count = min(view.total - view.computed, budget)
+            needed = limits.pages_for(view.computed + count)
+            if count == 0 or needed > available or len(alive) + len(admitted) >= limits.max_batch:
+                break
+            available -= needed
+            budget -= count
+            admitted.append(view.key)
+            rows.append((view.key, count))
+    return Plan(tuple(rows), tuple(admitted), tuple(preempted))

@@ -1,0 +1,261 @@
+"""The Python API: a model, ready to answer with the same bits every time."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from samebits import kernels
+from samebits.engine import Completion, Engine, Event, Limits, ModelLimits, Request, SamplingParams
+from samebits.errors import InputError
+from samebits.models.batch import Batch
+from samebits.models.chat_template import DEFAULT_DATE
+from samebits.models.decoder import Decoder
+from samebits.models.load import load_source
+from samebits.numerics import PROFILES, VERSION, digest_json
+
+Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
+
+DEFAULT_KV_MEMORY = 512 << 20
+
+
+class LLM:
+    """A model in memory with an engine around it.
+
+    Threads, instruction set, batch, chunk, page size, KV memory and prefix cache change speed and memory, never a bit.
+
+    Args:
+        model: a GGUF file, a Hugging Face folder, or ``smollm2``.
+        profile: ``fp32``, ``bf16`` or ``int8`` (docs/numerics.md 2). ``vendor`` uses numpy's BLAS and promises nothing;
+            it is there to be compared with.
+        threads: default one per usable CPU.
+        isa: one of ``samebits.kernels.available_isas()``; default the fastest.
+        max_batch: most sequences computed at once.
+        chunk: most tokens computed in one step.
+        page_size: tokens in a KV page, a power of two from 1 to 256.
+        kv_memory: bytes for keys and values; default 512 MiB, or less when the model cannot use it.
+        prefix_cache: reuse keys and values of equal prefixes.
+
+    Raises:
+        InputError: a value is wrong (ModelError for the model itself).
+    """
+
+    def __init__(
+        self,
+        model: str,
+        profile: str = "bf16",
+        *,
+        threads: int | None = None,
+        isa: str | None = None,
+        max_batch: int = 32,
+        chunk: int = 512,
+        page_size: int = 16,
+        kv_memory: int | None = None,
+        prefix_cache: bool = True,
+    ) -> None:
+        profiles = (*PROFILES, "vendor")
+        if profile not in profiles:
+            raise InputError(
+                f"{profile!r} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
+            )
+        limits = Limits(
+            max_batch=_positive("max_batch", max_batch, 4096),
+            chunk=_positive("chunk", chunk, 1 << 20),
+            page_size=_positive("page_size", page_size, 256),
+        )
+        if page_size & (page_size - 1):
+            raise InputError(
+                f"{page_size} is not a power of two", field="page_size", remedy="Use 1, 2, 4 … 256."
+            )
+        self.profile = profile
+        self._ctx = kernels.Context(threads, isa)
+        self._source = load_source(model)
+        self.tokenizer = self._source.tokenizer
+        self.config = self._source.config
+        self._decoder = Decoder(self._source, self._ctx, profile)
+        page_bytes = self._decoder.cache_bytes(page_size)
+        useful = max_batch * limits.pages_for(self.config.context_length)
+        memory = DEFAULT_KV_MEMORY if kv_memory is None else _positive("kv_memory", kv_memory, 1 << 50)
+        pages = min(memory // page_bytes, useful)
+        if pages == 0:
+            raise InputError(
+                f"{memory} bytes hold no page of {page_size} tokens",
+                field="kv_memory",
+                remedy=f"Give at least {page_bytes} bytes.",
+            )
+        defaults = self._source.generation_defaults
+        self.engine = Engine(
+            self._decoder,
+            self._decoder.new_cache(pages, page_size),
+            self._ctx,
+            ModelLimits(
+                vocab_size=self.config.vocab_size,
+                context_length=self.config.context_length,
+                eos_token_ids=tuple(sorted({*self.tokenizer.eos_ids, *defaults.eos_ids})),
+            ),
+            limits,
+            self.tokenizer.stream,
+            prefix_cache=prefix_cache,
+        )
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        date: datetime.date = DEFAULT_DATE,
+        on_event: Callable[[int, Event], None] | None = None,
+    ) -> list[Completion]:
+        """Continues one prompt or many.
+
+        Args:
+            prompts: a text, a conversation (list of ``{"role", "content"}``), a list of token ids, or a list of those.
+            params: for all prompts, or one for each; default greedy, 256 tokens.
+            date: today's date for chat templates that ask for it; pinned, so that an answer does not change overnight.
+            on_event: called with the prompt's index for each new token.
+
+        Returns:
+            All choices, in the order of prompts, then of choices. One that failed alone has ``finish_reason`` "error".
+
+        Raises:
+            InputError: a prompt or parameter is wrong; nothing was generated.
+        """
+        many = split_prompts(prompts)
+        each = [params or SamplingParams()] * len(many) if not isinstance(params, Sequence) else list(params)
+        if len(each) != len(many):
+            raise InputError(
+                f"{len(each)} for {len(many)} prompts", field="params", remedy="Give one, or one for each prompt."
+            )
+        requests = [
+            Request(tuple(self.encode_prompt(prompt, date=date)), p) for prompt, p in zip(many, each, strict=True)
+        ]
+        order: dict[int, int] = {}
+        done: dict[tuple[int, int], Completion] = {}
+        try:
+            for i, request in enumerate(requests):
+                order[self.engine.add(request)] = i
+            while len(done) < sum(r.params.n for r in requests):
+                for event in self.engine.step():
+                    index = order[event.request_id]
+                    if on_event is not None:
+                        on_event(index, event)
+                    if event.completion is not None:
+                        done[index, event.index] = event.completion
+        finally:
+            for request_id in order:
+                self.engine.cancel(request_id)
+        return [done[key] for key in sorted(done)]
+
+    def encode_prompt(self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE) -> list[int]:
+        """Token ids of a prompt: a text gets the model's BOS, a conversation its template, ids stay as they are.
+
+        Raises:
+            InputError: malformed, or no tokens result.
+        """
+        if isinstance(prompt, str):
+            ids = self.tokenizer.encode(prompt)
+        elif prompt and isinstance(prompt[0], Mapping):
+            text = self.tokenizer.apply_chat_template(prompt, date=date)  # type: ignore[arg-type]
+            ids = self.tokenizer.encode(text, add_special=False)
+        else:
+            ids = list(prompt)  # type: ignore[arg-type]
+            if any(isinstance(i, bool) or not isinstance(i, int | np.integer) for i in ids):
+                raise InputError("is not a list of token ids", field="prompt", remedy="Give integers only.")
+            ids = [int(i) for i in ids]
+        if not ids:
+            raise InputError(
+                "has no tokens: it is empty and the model adds none", field="prompt", remedy="Give a non-empty prompt."
+            )
+        return ids
+
+    def logits(self, token_ids: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Logits (T, V) float32 after each of T token ids, computed in one pass outside the engine.
+
+        Raises:
+            InputError: no ids, ids outside the vocabulary, or more than the context holds.
+        """
+        ids = np.asarray(self.encode_prompt(list(token_ids)), np.int64)
+        if ids.min() < 0 or ids.max() >= self.config.vocab_size or len(ids) > self.config.context_length:
+            raise InputError(
+                f"{len(ids)} ids from {ids.min()} to {ids.max()} do not fit",
+                field="token_ids",
+                remedy=f"Ids go to {self.config.vocab_size - 1}, at most {self.config.context_length} of them.",
+            )
+        rows, pages = np.arange(len(ids), dtype=np.int32), -(-len(ids) // 16)
+        cache = self._decoder.new_cache(pages, 16)
+        cache.zero_pages(np.arange(pages, dtype=np.int32))
+        batch = Batch(
+            token_ids=ids.astype(np.int32),
+            positions=rows,
+            slots=rows.astype(np.int64),
+            seq_starts=np.array([0, len(ids)], np.int32),
+            block_tables=np.arange(pages, dtype=np.int32)[None],
+            logit_rows=rows,
+        )
+        return self._decoder.forward(batch, cache)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of everything that can move a bit (docs/numerics.md 7). For the vendor profile it promises nothing."""
+        scaling = self.config.rope_scaling
+        return digest_json(
+            {
+                "contract": VERSION,
+                "profile": self.profile,
+                "weights": self._source.weights_digest,
+                "tokenizer": self.tokenizer.digest,
+                "chat_template": self.tokenizer.template_digest,
+                "generation_defaults": self._source.generation_defaults.digest,
+                "rope": {
+                    "theta": self.config.rope_theta,
+                    "scaling": None if scaling is None else vars(scaling) | {"factors": list(scaling.factors)},
+                },
+            }
+        )
+
+    @property
+    def weights_nbytes(self) -> int:
+        """Bytes of the packed matrices."""
+        return self._decoder.nbytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees weights, cache and threads; the object cannot be used afterwards."""
+        del self.engine, self._decoder, self._source, self._ctx
+
+
+def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or many, as a list: decided by the kind of the first element."""
+    if isinstance(prompts, str):
+        return [prompts]
+    if not isinstance(prompts, Sequence | np.ndarray) or len(prompts) == 0:
+        raise InputError(
+            "is empty or of no known kind",
+            field="prompts",
+            remedy="Give a text, a list of messages, a list of token ids, or a list of those.",
+        )
+    first = prompts[0]
+    if isinstance(first, str) or (isinstance(first, Sequence | np.ndarray) and not isinstance(first, bytes)):
+        return list(prompts)  # type: ignore[arg-type]
+    return [prompts]  # type: ignore[list-item]
+
+
+def _positive(name: str, value: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        raise InputError(
+            f"{value!r} is not an integer in range", field=name, remedy=f"Give an integer from 1 to {most}."
+        )
+    return value
