@@ -206,8 +206,6 @@ NB_MODULE(_core, m) {
       .def("__init__",
            [](PackedMatrix* self, const std::string& profile, int64_t rows, int64_t cols) {
              require(rows > 0 && cols > 0, "rows, cols: must be positive");
-             require(profile != "int8" || cols <= kMaxInt8K,
-                     "cols: an int8 matrix has at most 131071 columns, so that sums fit int32");
              new (self) PackedMatrix(profile_of(profile), rows, cols);
            },
            "profile"_a, "rows"_a, "cols"_a)
@@ -215,7 +213,7 @@ NB_MODULE(_core, m) {
       .def_prop_ro("profile", [](const PackedMatrix& w) { return profile_name(w.profile); })
       .def_ro("rows", &PackedMatrix::rows)
       .def_ro("cols", &PackedMatrix::cols)
-      .def_prop_ro("nbytes", [](const PackedMatrix& w) { return w.data.size() + w.scales.size() + w.sums.size(); });
+      .def_prop_ro("nbytes", [](const PackedMatrix& w) { return w.data.size() + w.scales.size(); });
   nb::class_<KvCache>(m, "KvCache")
       .def("__init__",
            [](KvCache* self, const std::string& profile, int64_t layers, int64_t pages, int64_t page_size,

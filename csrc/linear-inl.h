@@ -32,18 +32,21 @@ inline Int8Row int8_scale(const float* x, int64_t n) {
   return {a / 127.0f, 127.0f / a};
 }
 
-// Int8 values, each with `offset` added modulo 256, four a word; missing elements are zero.
-inline void int8_row(const float* x, int64_t n, Int8Row row, int offset, uint32_t* out) {
-  uint8_t* to = reinterpret_cast<uint8_t*>(out);
+// Int8 values from x, four a word; missing elements of the last word are zero. Returns their sum.
+inline int32_t int8_row(const float* x, int64_t n, Int8Row row, uint32_t* out) {
+  int8_t* to = reinterpret_cast<int8_t*>(out);
   const bool usable = row.inverse != 0.0f;
+  int32_t sum = 0;
   for (int64_t k = 0; k < n && usable; ++k) {
     // Adding 1.5·2²³ rounds to the nearest integer, ties to even, and leaves it in the low bits.
     int q = int(word_of(x[k] * row.inverse + 0x1.8p+23f)) - 0x4b400000;
     q = q > 127 ? 127 : q;
     q = q < -127 ? -127 : q;
-    to[k] = uint8_t(q + offset);
+    to[k] = int8_t(q);
+    sum += q;
   }
-  for (int64_t k = usable ? n : 0; k < ceil_div(n, 4) * 4; ++k) to[k] = uint8_t(offset);
+  for (int64_t k = usable ? n : 0; k < ceil_div(n, 4) * 4; ++k) to[k] = 0;
+  return sum;
 }
 
 // ---- packing of weights ---------------------------------------------------------------------------------------------
@@ -59,12 +62,9 @@ inline void pack_weight_row(PackedMatrix& w, int64_t row, const float* source, u
     bf16_row(source, w.cols, units);
   } else {
     Int8Row quantised = int8_scale(source, w.cols);
-    int8_row(source, w.cols, quantised, 0, units);
+    int8_row(source, w.cols, quantised, units);
+    for (int64_t k = 0; k < count; ++k) units[k] ^= 0x80808080u;  // 128 added to each: unsigned bytes
     w.scales.as<float>()[row] = quantised.scale;
-    int32_t sum = 0;
-    for (int64_t k = 0; k < count; ++k)
-      for (int b = 0; b < 32; b += 8) sum += int8_t(units[k] >> b);
-    w.sums.as<int32_t>()[row] = 128 * sum;
   }
   for (int64_t k = 0; k < count; ++k) panel[k * kLanes + lane] = units[k];
 }
@@ -81,41 +81,54 @@ inline void pack_weights(PackedMatrix& w, int64_t row0, int64_t rows, const floa
 
 // ---- the product ----------------------------------------------------------------------------------------------------
 
+// Each product says how a block starts, how one unit is added, and how a finished block joins the blocks before it.
+// `Block` is what a row brings for one block (int8 only).
+struct Int8Block { float scale; int32_t start; };
+
 struct Fp32Product {
   using Sum = F32;
   static constexpr int64_t kBlockUnits = kKBlock;
-  static SB_INLINE Sum start() { return zero(); }
-  static SB_INLINE U32 weight(const uint32_t* w) { return load_u(w); }
+  static SB_INLINE Sum start(const Int8Block*) { return zero(); }
   static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) {
     float value;
     __builtin_memcpy(&value, &x, 4);
     return fma(set1(value), load(reinterpret_cast<const float*>(w)), acc);
   }
+  static SB_INLINE F32 join(bool first, F32 total, Sum block, const Int8Block*) {
+    return first ? block : add(total, block);
+  }
 };
 struct Bf16Product {
   using Sum = F32;
   static constexpr int64_t kBlockUnits = kKBlock / 2;
-  static SB_INLINE Sum start() { return zero(); }
+  static SB_INLINE Sum start(const Int8Block*) { return zero(); }
   static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) { return dot2(acc, set1_u(x), load_u(w)); }
+  static SB_INLINE F32 join(bool first, F32 total, Sum block, const Int8Block*) {
+    return first ? block : add(total, block);
+  }
 };
 struct Int8Product {
   using Sum = U32;
-  static constexpr int64_t kBlockUnits = kMaxInt8K;  // exact: one block
-  static SB_INLINE Sum start() { return zero_u(); }
-  static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) { return dot4(acc, set1_u(x), load_u(w)); }
+  static constexpr int64_t kBlockUnits = kInt8Block / 4;
+  // Weights are stored with 128 added; starting at -128 times the sum of the inputs takes it out again.
+  static SB_INLINE Sum start(const Int8Block* b) { return set1_u(uint32_t(b->start)); }
+  static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) { return dot4(acc, load_u(w), set1_u(x)); }
+  static SB_INLINE F32 join(bool first, F32 total, Sum block, const Int8Block* b) {
+    return first ? mul(to_float(block), set1(b->scale)) : fma(to_float(block), set1(b->scale), total);
+  }
 };
 
-// One tile: R rows (interleaved in x: unit k of row r at x[k·R + r]) by V panels. Block sums end in total.
+// One tile: R rows (interleaved in x: unit k of row r at x[k·R + r]; so are the blocks) by V panels.
 template <class P, int R, int V>
-SB_INLINE void product_tile(const uint32_t* x, const uint32_t* w, int64_t panel_stride, int64_t units,
-                            typename P::Sum (&total)[R][V]) {
-  for (int64_t begin = 0; begin < units; begin += P::kBlockUnits) {
+SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const uint32_t* w, int64_t panel_stride,
+                            int64_t units, F32 (&total)[R][V]) {
+  for (int64_t begin = 0; begin < units; begin += P::kBlockUnits, blocks += R) {
     const int64_t end = begin + P::kBlockUnits < units ? begin + P::kBlockUnits : units;
     typename P::Sum acc[R][V];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) acc[r][v] = P::start();
+      for (int v = 0; v < V; ++v) acc[r][v] = P::start(blocks + r);
     for (int64_t k = begin; k < end; ++k) {
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
@@ -123,12 +136,10 @@ SB_INLINE void product_tile(const uint32_t* x, const uint32_t* w, int64_t panel_
         for (int v = 0; v < V; ++v)
           acc[r][v] = P::step(acc[r][v], x[k * R + r], w + v * panel_stride + k * kLanes);
     }
+#pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < V; ++v)
-        if constexpr (__is_same(typename P::Sum, F32))
-          total[r][v] = begin == 0 ? acc[r][v] : add(total[r][v], acc[r][v]);
-        else
-          total[r][v] = acc[r][v];
+#pragma GCC unroll 8
+      for (int v = 0; v < V; ++v) total[r][v] = P::join(begin == 0, total[r][v], acc[r][v], blocks + r);
   }
 }
 
@@ -136,7 +147,8 @@ SB_INLINE void product_tile(const uint32_t* x, const uint32_t* w, int64_t panel_
 struct LinearJob {
   const LinearArgs* args;
   const uint32_t* x;      // units, tile after tile, rows interleaved within a tile
-  const float* x_scales;  // int8
+  const Int8Block* blocks;  // int8: of each row and block, in the order of x
+  int64_t block_count;
   int64_t tiles;
   // Rows are spread evenly: the first `m % tiles` tiles have one more.
   int64_t tile_begin(int64_t t) const {
@@ -148,18 +160,14 @@ struct LinearJob {
 template <class P, int R, int V>
 void linear_tile(const LinearJob& job, int64_t row0, int64_t panel0) {
   const PackedMatrix& w = *job.args->w;
-  typename P::Sum total[R][V];
-  product_tile<P, R, V>(job.x + row0 * w.units(), w.panel(panel0), w.units() * kLanes, w.units(), total);
+  F32 total[R][V];
+  product_tile<P, R, V>(job.x + row0 * w.units(), job.blocks + row0 * job.block_count, w.panel(panel0),
+                        w.units() * kLanes, w.units(), total);
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) {
       const int64_t n = (panel0 + v) * kLanes, count = w.rows - n < kLanes ? w.rows - n : kLanes;
-      F32 y;
-      if constexpr (__is_same(P, Int8Product)) {
-        U32 sum = sub_u(total[r][v], load_u(w.sums.as<uint32_t>() + n));
-        y = mul(mul(to_float(sum), set1(job.x_scales[row0 + r])), load(w.scales.as<float>() + n));
-      } else {
-        y = total[r][v];
-      }
+      F32 y = total[r][v];
+      if constexpr (__is_same(P, Int8Product)) y = mul(y, load(w.scales.as<float>() + n));
       float* out = job.args->out + (row0 + r) * w.rows + n;
       if (count == kLanes) {
         store(out, job.args->residual ? add(load(out), y) : y);
@@ -193,7 +201,7 @@ void linear_rows(const LinearJob& job, int64_t rows, int64_t row0, int64_t panel
 
 // Converts and interleaves the rows of one tile.
 inline void convert_tile(const LinearArgs& args, int64_t row0, int64_t rows, uint32_t* out, uint32_t* line,
-                         float* scales) {
+                         Int8Block* blocks) {
   const PackedMatrix& w = *args.w;
   for (int64_t r = 0; r < rows; ++r) {
     const float* source = args.x + (row0 + r) * w.cols;
@@ -201,12 +209,12 @@ inline void convert_tile(const LinearArgs& args, int64_t row0, int64_t rows, uin
       for (int64_t k = 0; k < w.cols; ++k) out[k * rows + r] = word_of(source[k]);
       continue;
     }
-    if (w.profile == Profile::kBf16) {
-      bf16_row(source, w.cols, line);
-    } else {
-      Int8Row quantised = int8_scale(source, w.cols);
-      int8_row(source, w.cols, quantised, 128, line);
-      scales[row0 + r] = quantised.scale;
+    if (w.profile == Profile::kBf16) bf16_row(source, w.cols, line);
+    for (int64_t k = 0; w.profile == Profile::kInt8 && k < w.cols; k += kInt8Block) {
+      const int64_t count = w.cols - k < kInt8Block ? w.cols - k : kInt8Block;
+      const Int8Row quantised = int8_scale(source + k, count);
+      const int32_t sum = int8_row(source + k, count, quantised, line + k / 4);
+      blocks[k / kInt8Block * rows + r] = {quantised.scale, -128 * sum};
     }
     for (int64_t k = 0; k < w.units(); ++k) out[k * rows + r] = line[k];
   }
@@ -215,19 +223,22 @@ inline void convert_tile(const LinearArgs& args, int64_t row0, int64_t rows, uin
 template <class P>
 void linear_product(const LinearArgs& args, ThreadPool& pool, Buffer& scratch) {
   const PackedMatrix& w = *args.w;
-  LinearJob job{&args, nullptr, nullptr, ceil_div(args.m, kTileRows)};
-  const int64_t line = ceil_div(w.units() + kLanes, kLanes) * kLanes, scales = ceil_div(args.m, kLanes) * kLanes;
-  scratch.grow(size_t(args.m * w.units() + job.tiles * line + scales) * 4);
+  const int64_t block_count = w.profile == Profile::kInt8 ? ceil_div(w.cols, kInt8Block) : 0;
+  LinearJob job{&args, nullptr, nullptr, block_count, ceil_div(args.m, kTileRows)};
+  const int64_t line = ceil_div(w.units() + kLanes, kLanes) * kLanes;
+  const int64_t words = args.m * w.units() + job.tiles * line;
+  scratch.grow(size_t(words) * 4 + size_t(args.m * block_count) * sizeof(Int8Block));
   uint32_t* x = scratch.as<uint32_t>();
-  float* x_scales = reinterpret_cast<float*>(x + args.m * w.units() + job.tiles * line);
+  Int8Block* blocks = reinterpret_cast<Int8Block*>(x + words);
   auto convert = [&](int64_t tile) {
     const int64_t begin = job.tile_begin(tile), rows = job.tile_begin(tile + 1) - begin;
-    convert_tile(args, begin, rows, x + begin * w.units(), x + args.m * w.units() + tile * line, x_scales);
+    convert_tile(args, begin, rows, x + begin * w.units(), x + args.m * w.units() + tile * line,
+                 blocks + begin * block_count);
   };
   if (job.tiles == 1) convert(0);
   else pool.run(job.tiles, convert);
   job.x = x;
-  job.x_scales = x_scales;
+  job.blocks = blocks;
   // About eight shares of panels a thread, so that a slow core does not hold up the rest.
   const int64_t share = ceil_div(ceil_div(w.panels(), int64_t(pool.threads()) * 8), 8) * 8;
   pool.run(ceil_div(w.panels(), share), [&](int64_t item) {

@@ -3,7 +3,8 @@
 // Order (docs/numerics.md 3.1), for each output alone:
 //   fp32, bf16:  K is cut at multiples of kKBlock; within a block acc = fma(x[k], W[k], acc), k ascending, from +0;
 //                block sums are added in ascending order.
-//   int8:        exact int32 sum, then (float(sum) × row scale) × channel scale.
+//   int8:        K is cut at multiples of kInt8Block; in a block an exact int32 sum; y = fma(float(sum), scale of row and
+//                block, y), blocks ascending; then y × channel scale.
 // Vectors run across N and tiles across M, so neither enters the order of a sum.
 #pragma once
 #include "tensor.h"

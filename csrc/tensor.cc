@@ -12,9 +12,7 @@ PackedMatrix::PackedMatrix(Profile profile, int64_t rows, int64_t cols) : profil
   if (rows % kLanes) std::memset(panel(panels() - 1), 0, size_t(units() * kLanes * 4));
   if (profile != Profile::kInt8) return;
   scales.reset(size_t(panels() * kLanes * 4));
-  sums.reset(size_t(panels() * kLanes * 4));
   std::memset(scales.as<char>(), 0, scales.size());
-  std::memset(sums.as<char>(), 0, sums.size());
 }
 
 void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
@@ -23,7 +21,7 @@ void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
   for (int64_t k = 0; k < w.cols; ++k) {
     const uint32_t unit = lane[k / per_unit * kLanes];
     if (w.profile == Profile::kInt8) {
-      out[k] = float(int8_t(unit >> (8 * (k % 4)))) * w.scales.as<float>()[row];
+      out[k] = float(int(unit >> (8 * (k % 4)) & 0xff) - 128) * w.scales.as<float>()[row];
       continue;
     }
     const uint32_t bits = w.profile == Profile::kFp32 ? unit : k % 2 == 0 ? unit & 0xffff0000u : unit << 16;

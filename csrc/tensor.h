@@ -11,7 +11,7 @@ constexpr int kLanes = 16;         // docs/numerics.md 1.2
 constexpr int kKBlock = 512;       // 3.1
 constexpr int kKeyBlock = 256;     // 3.4
 constexpr int kSumBlock = 256;     // 3.5, log-softmax
-constexpr int64_t kMaxInt8K = 131071;
+constexpr int kInt8Block = 128;    // 3.1, int8
 
 enum class Profile : int { kFp32 = 0, kBf16 = 1, kInt8 = 2 };
 
@@ -43,13 +43,13 @@ class Buffer {
 };
 
 // A weight matrix W (rows N, cols K) in panels of 16 rows: panel p holds, for each unit of K, the 16 rows' units side
-// by side, 32 bits each. A unit is one float, a pair of bf16 (earlier element high) or four int8 (earlier element low).
+// by side, 32 bits each. A unit is one float, a pair of bf16 (earlier element high) or four int8 with 128 added (earlier element
+// low).
 struct PackedMatrix {
   Profile profile;
   int64_t rows, cols;
   Buffer data;
   Buffer scales;  // int8: float per row
-  Buffer sums;    // int8: int32 per row, 128 x the sum of the row (inputs are stored with 128 added)
 
   static int64_t unit(Profile p) { return p == Profile::kFp32 ? 1 : p == Profile::kBf16 ? 2 : 4; }
   int64_t units() const { return ceil_div(cols, unit(profile)); }

@@ -28,12 +28,12 @@ DEFAULT_KV_MEMORY = 512 << 20
 class LLM:
     """A model in memory with an engine around it.
 
-    Threads, instruction set, batch, chunk, page size, KV memory and the prefix cache change speed and memory, never a bit.
+    Threads, instruction set, batch, chunk, page size, KV memory and prefix cache change speed and memory, never a bit.
 
     Args:
         model: a GGUF file, a Hugging Face folder, or ``smollm2``.
-        profile: ``fp32``, ``bf16`` or ``int8`` (docs/numerics.md 2). ``vendor`` uses numpy's BLAS and promises nothing; it
-            is there to be compared with.
+        profile: ``fp32``, ``bf16`` or ``int8`` (docs/numerics.md 2). ``vendor`` uses numpy's BLAS and promises nothing;
+            it is there to be compared with.
         threads: default one per usable CPU.
         isa: one of ``samebits.kernels.available_isas()``; default the fastest.
         max_batch: most sequences computed at once.
@@ -121,7 +121,7 @@ class LLM:
             on_event: called with the prompt's index for each new token.
 
         Returns:
-            All choices, in the order of prompts, then of choices. A choice that failed alone has ``finish_reason`` "error".
+            All choices, in the order of prompts, then of choices. One that failed alone has ``finish_reason`` "error".
 
         Raises:
             InputError: a prompt or parameter is wrong; nothing was generated.
@@ -202,7 +202,7 @@ class LLM:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of everything that can move a bit (docs/numerics.md 7). The vendor profile has none of that promise."""
+        """Digest of everything that can move a bit (docs/numerics.md 7). For the vendor profile it promises nothing."""
         scaling = self.config.rope_scaling
         return digest_json(
             {

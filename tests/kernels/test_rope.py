@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from samebits.kernels import reference
-from samebits.numerics import PROFILES, Profile, assert_bitwise_equal, first_difference, rope_tables
+from samebits.numerics import PROFILES, Profile, first_difference, rope_tables
 
 
 def inverse_frequencies(dim: int) -> np.ndarray:

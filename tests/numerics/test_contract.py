@@ -8,7 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from samebits.numerics import INT8_MAX_K, VERSION, exact, rope
+from samebits.numerics import INT8_BLOCK, VERSION, exact, rope
 
 TEXT = (Path(__file__).parents[2] / "docs" / "numerics.md").read_text(encoding="utf-8")
 
@@ -83,7 +83,7 @@ def test_rotary_constants() -> None:
 
 def test_limits() -> None:
     assert f"`{VERSION}`" in TEXT
-    assert INT8_MAX_K * 127**2 < 2**31
+    assert INT8_BLOCK * 127**2 < 2**24, "a block's sum is exact as a float"
     # bf16 operands are multiples of 2^-62 (8 bits from 2^-55 down): sums of products are multiples of 2^-124.
     assert np.finfo(np.float32).tiny < (2.0**-62) ** 2
     assert 2**18 * 2**40 < 2**63, "a sum of weights over a vocabulary of 262,144"

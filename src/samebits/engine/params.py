@@ -123,7 +123,9 @@ class SamplingParams:
             for token in getattr(self, name) or ():
                 if token >= size:
                     raise InputError(
-                        f"token id {token} is outside the vocabulary", field=name, remedy=f"Ids go from 0 to {size - 1}."
+                        f"token id {token} is outside the vocabulary",
+                        field=name,
+                        remedy=f"Ids go from 0 to {size - 1}.",
                     )
 
     @classmethod

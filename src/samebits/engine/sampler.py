@@ -60,7 +60,7 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
 
 
 def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:
-    # A sum is finite unless an element is not (or finite ones overflow it): one cheap pass, the exact look only if needed.
+    # A sum is finite unless an element is not (or finite ones overflow it): one cheap pass, then the exact look.
     with np.errstate(over="ignore", invalid="ignore"):
         sums = logits.sum(axis=1)
     finite = np.isfinite(sums)

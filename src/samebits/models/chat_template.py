@@ -16,8 +16,8 @@ import jinja2.sandbox
 
 from samebits.errors import InputError, ModelError
 
-# What strftime_now says unless a request gives another date, so that the same messages give the same prompt tomorrow. It
-# is the date that Llama 3's own template falls back on.
+# What strftime_now says unless a request gives another date, so that the same messages give the same prompt
+# tomorrow. It is the date that Llama 3's own template falls back on.
 DEFAULT_DATE: Final = datetime.date(2024, 7, 26)
 
 
@@ -80,12 +80,16 @@ class ChatTemplate:
             return environment.from_string(self.source)
         except jinja2.TemplateError as error:
             raise ModelError(
-                f"the chat template is not valid: {error}", field=self._where, remedy="Download the file again"
+                f"the chat template is not valid: {error}",
+                field=self._where,
+                remedy="Download the file again",
             ) from error
 
 
 class _GenerationTag(jinja2.ext.Extension):
-    """``{% generation %}…{% endgeneration %}`` marks the assistant's text for training; here it is transparent."""
+    """``{% generation %}…{% endgeneration %}`` marks the assistant's text for training; here it is
+    transparent.
+    """
 
     tags = {"generation"}  # noqa: RUF012  the base class declares it so
 
@@ -100,7 +104,9 @@ def _checked_message(message: object, index: int) -> dict[str, str]:
         raise InputError("is not an object", field=field, remedy="Give role and content")
     unknown = sorted(map(str, message.keys() - {"role", "content"}))
     if unknown:
-        raise InputError(f"has the unknown key {unknown[0]!r}", field=field, remedy="Give role and content only")
+        raise InputError(
+            f"has the unknown key {unknown[0]!r}", field=field, remedy="Give role and content only"
+        )
     for key in ("role", "content"):
         if not isinstance(message.get(key), str):
             raise InputError("is missing or not text", field=f"{field}.{key}", remedy="Give it as a string")

@@ -1,15 +1,15 @@
 """The shape of a Llama model, from Hugging Face's config.json or GGUF metadata.
 
-Nothing is assumed in silence: a setting that would change the result and is not implemented is refused by name.
+Nothing is assumed in silence: a setting that would change the result and is not implemented is refused by
+    name.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
-
-import numpy as np
 
 from samebits.errors import ModelError
 from samebits.models.fields import Fields
@@ -24,8 +24,8 @@ class RopeScaling:
     """How rotary frequencies are scaled (docs/numerics.md, section 6).
 
     Attributes:
-        kind: ``linear`` uses factor; ``llama3`` uses factor, low, high and original_context; ``factors`` divides
-            frequency i by factors[i].
+        kind: ``linear`` uses factor; ``llama3`` uses factor, low, high and original_context; ``factors``
+            divides frequency i by factors[i].
     """
 
     kind: Literal["linear", "llama3", "factors"]
@@ -42,8 +42,9 @@ class ModelConfig:
 
     Attributes:
         context_length: greatest number of positions that can be served exactly.
-        trained_context: positions the model was made for. Greater than context_length where attention is limited to a
-            sliding window: up to the window, windowed and full attention are the same; beyond it samebits refuses.
+        trained_context: positions the model was made for. Greater than context_length where attention is
+            limited to a sliding window: up to the window, windowed and full attention are the same; beyond it
+            samebits refuses.
         sliding_window: the window, or None.
         rms_norm_eps: as the file gives it; rounded to binary32 in use.
         rope_scaling: None for plain rotary embedding.
@@ -67,12 +68,12 @@ class ModelConfig:
 
     @property
     def context_limit_reason(self) -> str | None:
-        """Why context_length is less than the model was made for, in words for the user; None where it is not."""
+        """Why context_length is below trained_context, in words for the user; None where it is not."""
         if self.context_length == self.trained_context:
             return None
         return (
-            f"the context is limited to {self.context_length} of {self.trained_context} positions: the model's "
-            f"attention has a sliding window of {self.sliding_window}, and only prompts inside it are served"
+            f"the context is limited to {self.context_length} of {self.trained_context} positions: the "
+            f"model's attention has a sliding window of {self.sliding_window}; only prompts inside it are served"
         )
 
 
@@ -112,7 +113,9 @@ def config_from_hf(raw: Mapping[str, Any], where: str) -> ModelConfig:
         num_kv_heads=fields.positive("num_key_value_heads", default=8 if mistral else heads),
         head_dim=fields.positive("head_dim", default=hidden // heads),
         trained_context=fields.positive("max_position_embeddings"),
-        sliding_window=fields.optional_positive("sliding_window", default=_MISTRAL_WINDOW) if mistral else None,
+        sliding_window=fields.optional_positive("sliding_window", default=_MISTRAL_WINDOW)
+        if mistral
+        else None,
         rms_norm_eps=fields.number("rms_norm_eps"),
         rope_theta=theta_fields.number("rope_theta", default=10000.0),
         rope_scaling=_hf_scaling(rope_fields),
@@ -121,7 +124,12 @@ def config_from_hf(raw: Mapping[str, Any], where: str) -> ModelConfig:
 
 
 def config_from_gguf(
-    metadata: Mapping[str, Any], *, vocab_size: int, tied: bool, rope_factors: tuple[float, ...] | None, where: str
+    metadata: Mapping[str, Any],
+    *,
+    vocab_size: int,
+    tied: bool,
+    rope_factors: tuple[float, ...] | None,
+    where: str,
 ) -> ModelConfig:
     """Build from GGUF metadata, and from what GGUF says by its tensors.
 
@@ -176,7 +184,9 @@ def _hf_architecture(raw: Mapping[str, Any], where: str) -> str:
 
 def _refuse_architecture(name: object, supported: str, where: str) -> NoReturn:
     raise ModelError(
-        f"has the architecture {name}, which is not supported", field=where, remedy=f"Use a model of {supported}"
+        f"has the architecture {name}, which is not supported",
+        field=where,
+        remedy=f"Use a model of {supported}",
     )
 
 
@@ -186,15 +196,15 @@ def _hf_scaling(rope: Fields) -> RopeScaling | None:
         return None
     if kind == "linear":
         return RopeScaling("linear", factor=rope.number("factor"))
-    if kind == "llama3":
-        return RopeScaling(
-            "llama3",
-            factor=rope.number("factor"),
-            low=rope.number("low_freq_factor"),
-            high=rope.number("high_freq_factor"),
-            original_context=rope.positive("original_max_position_embeddings"),
-        )
-    rope.fail("rope_type", f"is {kind!r}; none, linear and llama3 are supported")
+    if kind != "llama3":
+        rope.fail("rope_type", f"is {kind!r}; none, linear and llama3 are supported")
+    return RopeScaling(
+        "llama3",
+        factor=rope.number("factor"),
+        low=rope.number("low_freq_factor"),
+        high=rope.number("high_freq_factor"),
+        original_context=rope.positive("original_max_position_embeddings"),
+    )
 
 
 def _gguf_scaling(fields: Fields, factors: tuple[float, ...] | None) -> RopeScaling | None:
@@ -207,7 +217,7 @@ def _gguf_scaling(fields: Fields, factors: tuple[float, ...] | None) -> RopeScal
     if factors is None:
         return RopeScaling("linear", factor=factor) if scaled else None
     if scaled:
-        fields.fail("rope.scaling.type", "is linear and the file has a rope_freqs tensor; one of them is supported")
+        fields.fail("rope.scaling.type", "is linear beside a rope_freqs tensor; one of them is supported")
     return RopeScaling("factors", factors=factors)
 
 
@@ -223,15 +233,16 @@ def _checked(where: str, *, trained_context: int, sliding_window: int | None, **
         "head_dim is odd": config.head_dim % 2 != 0,
         "rms_norm_eps is not in [0, 1)": not 0 <= config.rms_norm_eps < 1,
         "rope_theta is not above 0": not config.rope_theta > 0,
-        "context_length is above 2^20, where rotary angles lose their exactness": config.context_length > 2**20,
+        "context_length is above 2^20, the range of exact rotary angles": config.context_length > 2**20,
     }
     if (scaling := config.rope_scaling) is not None:
         half = config.head_dim // 2
         problems |= {
             "a factor of rope_scaling is not a number above 0": not all(
-                np.isfinite(x) and x > 0 for x in (scaling.factor, scaling.low, scaling.high, *scaling.factors)
+                math.isfinite(x) and x > 0
+                for x in (scaling.factor, scaling.low, scaling.high, *scaling.factors)
             ),
-            "high_freq_factor is not above low_freq_factor": scaling.kind == "llama3" and scaling.high <= scaling.low,
+            "high_freq_factor is not above low_freq_factor": scaling.high <= scaling.low,
             f"the tensor rope_freqs does not have {half} values": scaling.kind == "factors"
             and len(scaling.factors) != half,
         }

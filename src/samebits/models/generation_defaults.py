@@ -1,7 +1,7 @@
 """Sampling defaults that a model brings along in generation_config.json.
 
-They are never applied unseen: each value carries where it came from, keys that are present and have no effect here are
-listed, and the digest is part of the fingerprint (docs/numerics.md, section 7).
+They are never applied unseen: each value carries where it came from, keys that are present and have no effect
+    here are listed, and the digest is part of the fingerprint (docs/numerics.md, section 7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ _PARAMETERS: Final = {
 _INTEGERS: Final = ("top_k", "max_new_tokens")
 # Keys that say nothing about sampling, or that the tokenizer takes up (eos_token_id).
 _NOT_SAMPLING: Final = frozenset(
-    {"_from_model_config", "transformers_version", "bos_token_id", "eos_token_id", "pad_token_id", "do_sample"}
+    {
+        "_from_model_config",
+        "transformers_version",
+        "bos_token_id",
+        "eos_token_id",
+        "pad_token_id",
+        "do_sample",
+    }
 )
 
 

@@ -1,7 +1,8 @@
 """Reading a GGUF file: metadata and where each tensor lies. Versions 2 and 3, little-endian.
 
-Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf`` package:
-docs/design/gguf-reader.md. Every length is checked against the bytes that are there before anything is allocated.
+Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf``
+    package: docs/design/gguf-reader.md. Every length is checked against the bytes that are there before
+    anything is allocated.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ from samebits.errors import ModelError
 MetadataValue = bool | int | float | str | list[str] | npt.NDArray[np.generic]
 
 _STRING, _ARRAY = 8, 9
-_NUMBERS: Final = {
+_NUMBERS: Final[Mapping[int, np.dtype[Any]]] = {
     0: np.dtype("<u1"),
     1: np.dtype("<i1"),
     2: np.dtype("<u2"),
@@ -36,9 +37,30 @@ _NUMBERS: Final = {
 }
 # Names of ggml's tensor types by number, also of those that cannot be read here, for the error that says so.
 TENSOR_TYPES: Final = {
-    **dict(enumerate("F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K".split())),
-    **dict(enumerate("IQ2_XXS IQ2_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ2_S IQ4_XS".split(), 16)),
-    **dict(enumerate("I8 I16 I32 I64 F64 IQ1_M BF16".split(), 24)),
+    **dict(
+        enumerate(
+            [
+                "F32",
+                "F16",
+                "Q4_0",
+                "Q4_1",
+                "Q4_2",
+                "Q4_3",
+                "Q5_0",
+                "Q5_1",
+                "Q8_0",
+                "Q8_1",
+                "Q2_K",
+                "Q3_K",
+                "Q4_K",
+                "Q5_K",
+                "Q6_K",
+                "Q8_K",
+            ]
+        )
+    ),
+    **dict(enumerate(["IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS"], 16)),
+    **dict(enumerate(["I8", "I16", "I32", "I64", "F64", "IQ1_M", "BF16"], 24)),
     34: "TQ1_0",
     35: "TQ2_0",
     39: "MXFP4",
@@ -51,8 +73,9 @@ _LEAST_TENSOR_BYTES = 8 + 4 + 4 + 8  # an empty name, no dimension, type, offset
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """A tensor of the file. ``shape`` is row-major (the file lists the fastest dimension first); ``start`` is a byte of
-    the file."""
+    """A tensor of the file. ``shape`` is row-major (the file lists the fastest dimension first); ``start`` is
+    a byte of the file.
+    """
 
     shape: tuple[int, ...]
     type_name: str
@@ -78,7 +101,9 @@ def read_gguf(path: Path) -> GgufFile:
     try:
         data = np.memmap(path, np.uint8, mode="r")
     except OSError as error:
-        raise ModelError(f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path") from error
+        raise ModelError(
+            f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path"
+        ) from error
     except ValueError as error:  # numpy refuses to map an empty file
         raise ModelError("is empty", field=str(path), remedy="Download the file again") from error
     return _Header(path, data).parse()
@@ -90,7 +115,7 @@ class _Header:
     def __init__(self, path: Path, data: npt.NDArray[np.uint8]) -> None:
         self._path = path
         self._data = data
-        self._view = memoryview(data)
+        self._view = data.data
         self._at = 0
 
     def parse(self) -> GgufFile:
@@ -115,7 +140,9 @@ class _Header:
         return GgufFile(self._path, self._data, metadata, self._tensors(tensor_count, alignment))
 
     def _tensors(self, count: int, alignment: int) -> dict[str, TensorEntry]:
-        """The tensor list. The offsets in it count from the end of the header, rounded up to the alignment."""
+        """The tensor list. The offsets in it count from the end of the header, rounded up to the
+        alignment.
+        """
         listed: dict[str, TensorEntry] = {}
         for _ in range(count):
             name = self._string()
@@ -154,7 +181,7 @@ class _Header:
         self._at += count * dtype.itemsize
         if dtype.kind == "b" and np.any(self._data[start : self._at] > 1):
             self._fail("has a truth value that is neither 0 nor 1")
-        return np.frombuffer(self._view, dtype, count, start)
+        return self._data[start : self._at].view(dtype)
 
     def _string(self) -> str:
         length = self._unsigned(8)

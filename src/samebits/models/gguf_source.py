@@ -48,7 +48,9 @@ def load_gguf(path: Path) -> ModelSource:
     where = str(path)
     if "split.count" in file.metadata and file.metadata["split.count"] != 1:
         raise ModelError(
-            "is one part of a split model", field=where, remedy="Merge the parts with llama-gguf-split --merge"
+            "is one part of a split model",
+            field=where,
+            remedy="Merge the parts with llama-gguf-split --merge",
         )
     stored = {name: _tensor(file, name, entry) for name, entry in file.tensors.items()}
     factors = stored.pop(_ROPE_FACTORS, None)
@@ -56,7 +58,9 @@ def load_gguf(path: Path) -> ModelSource:
     embedding = tensors.get("model.embed_tokens.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise ModelError(
-            "tensor token_embd.weight is missing or not a matrix", field=where, remedy="Download the file again"
+            "tensor token_embd.weight is missing or not a matrix",
+            field=where,
+            remedy="Download the file again",
         )
     config = config_from_gguf(
         file.metadata,
@@ -83,7 +87,8 @@ def load_gguf(path: Path) -> ModelSource:
 
 
 def half_split_order(heads: int, head_dim: int) -> npt.NDArray[np.int64]:
-    """For each row of a query or key matrix in half-split order, the row that GGUF stores it in, (heads · head_dim,) int64.
+    """For each row of a query or key matrix in half-split order, the row that GGUF stores it in, (heads ·
+    head_dim,) int64.
 
     GGUF keeps the two rows of a rotated pair next to each other: its row 2i + j of a head is row j · D/2 + i.
     """
@@ -110,7 +115,9 @@ def _half_split(config: ModelConfig, tensors: Mapping[str, RawTensor]) -> dict[s
 
 
 def _canonical(name: str) -> str:
-    """Hugging Face's name of a tensor; the name itself, which check_tensors then refuses, where there is none."""
+    """Hugging Face's name of a tensor; the name itself, which check_tensors then refuses, where there is
+    none.
+    """
     if match := _IN_LAYER.fullmatch(name):
         layer, part, kind = match.groups()
         return f"model.layers.{layer}.{_LAYER_NAMES.get(part, part)}.{kind}"

@@ -1,7 +1,8 @@
 """A tokenizer from the metadata of a GGUF file.
 
 GGUF names the way text is cut (``tokenizer.ggml.pre``) but does not hold it; the rules here are those of the
-tokenizer.json files the names stand for. A name without a rule here is refused: another rule would give other ids.
+tokenizer.json files the names stand for. A name without a rule here is refused: another rule would give other
+ids.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import numpy as np
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
-from samebits.errors import ModelError
 from samebits.models.chat_template import ChatTemplate
 from samebits.models.fields import Fields
 from samebits.models.tokenizer import SpecialTokens, Tokenizer
@@ -23,9 +23,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # token types that matt
 
 _CONTRACTIONS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _TAIL: Final = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-_LLAMA3: Final = (
-    _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _TAIL
-)
+_LLAMA3: Final = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _TAIL
 _QWEN2: Final = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _TAIL
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 _TEKKEN: Final = (
@@ -127,7 +125,7 @@ class _Vocabulary:
         value = self.fields.raw.get(key)
         if not isinstance(value, np.ndarray) or len(value) != len(self.tokens):
             self.fields.fail(key, f"does not have one number for each of {len(self.tokens)} tokens")
-        return value.tolist()
+        return list(value.tolist())
 
     def token_id(self, key: str) -> int | None:
         """The id that a key names; None where the file has no such key."""
@@ -165,8 +163,9 @@ def _byte_level(vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
 
 
 def _sentence_piece(vocabulary: _Vocabulary) -> tokenizers.Tokenizer:
-    """A Llama 1/2 style tokenizer. SentencePiece joins the pair whose piece has the best score; BPE merges in rank order do
-    the same when ranks follow the scores."""
+    """A Llama 1/2 style tokenizer. SentencePiece joins the pair whose piece has the best score; BPE merges in
+    rank order do the same when ranks follow the scores.
+    """
     fields = vocabulary.fields
     scores = vocabulary.numbers("scores")
     normal = {t: i for t, i in vocabulary.ids.items() if vocabulary.types[i] == _NORMAL}
@@ -188,7 +187,9 @@ def _sentence_piece(vocabulary: _Vocabulary) -> tokenizers.Tokenizer:
     if fields.boolean("add_space_prefix", default=True):
         spaces.insert(0, normalizers.Prepend("▁"))
     backend.normalizer = normalizers.Sequence(spaces)
-    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
     return backend
 
 

@@ -17,11 +17,13 @@ from samebits.models.tokenizer import SpecialTokens, Tokenizer
 _ROLES: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def tokenizer_from_folder(folder: Path, config: Mapping[str, Any], generation_eos: tuple[int, ...]) -> Tokenizer:
+def tokenizer_from_folder(
+    folder: Path, config: Mapping[str, Any], generation_eos: tuple[int, ...]
+) -> Tokenizer:
     """Read the tokenizer of a model folder. BOS is added as the post-processor of tokenizer.json says.
 
-    An output ends at the eos_token of tokenizer_config.json and at the ids of generation_config.json; config.json
-    answers where neither does.
+    An output ends at the eos_token of tokenizer_config.json and at the ids of generation_config.json;
+    config.json answers where neither does.
 
     Args:
         config: content of config.json.
@@ -46,7 +48,9 @@ def tokenizer_from_folder(folder: Path, config: Mapping[str, Any], generation_eo
     texts = {role: text for role in _ROLES if (text := _text(settings.get(role))) is not None}
     config_path = folder / "config.json"
     ends = {*generation_eos, *_ids(backend, texts, "eos_token")}
-    starts = _ids(backend, texts, "bos_token") or token_ids(config.get("bos_token_id"), "bos_token_id", config_path)
+    starts = _ids(backend, texts, "bos_token") or token_ids(
+        config.get("bos_token_id"), "bos_token_id", config_path
+    )
     special = SpecialTokens(
         bos_id=starts[0] if starts else None,
         eos_ids=tuple(sorted(ends or token_ids(config.get("eos_token_id"), "eos_token_id", config_path))),
@@ -67,13 +71,17 @@ def _ids(backend: tokenizers.Tokenizer, texts: Mapping[str, str], role: str) -> 
 
 
 def _template(folder: Path, settings: Mapping[str, Any], settings_path: Path) -> ChatTemplate | None:
-    """The file chat_template.jinja, else the one of tokenizer_config.json: text, or the one named ``default``."""
+    """The file chat_template.jinja, else the one of tokenizer_config.json: text, or the one named
+    ``default``.
+    """
     path = folder / "chat_template.jinja"
     if path.exists():
         try:
             return ChatTemplate(path.read_text("utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise ModelError("is not UTF-8 text", field=str(path), remedy="Download the file again") from error
+            raise ModelError(
+                "is not UTF-8 text", field=str(path), remedy="Download the file again"
+            ) from error
     match settings.get("chat_template"):
         case str(source):
             return ChatTemplate(source, str(settings_path))

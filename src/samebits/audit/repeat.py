@@ -1,0 +1,171 @@
+"""One prompt, many times, each run among a random, changing load of other requests."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from samebits.engine import Completion, Request, SamplingParams
+from samebits.errors import MeasurementError
+from samebits.llm import LLM
+
+MAX_BATCH = 32
+# Load and arrivals come from a generator of their own, so that every mode meets the same load.
+LOAD_SEED = 20260101
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a mode showed.
+
+    Attributes:
+        mode: for people.
+        profile: ``vendor`` or a samebits profile.
+        completions: runs of the prompt.
+        unique: different token sequences among them.
+        modal_share: share of the most common one.
+        first_divergence: first token index at which two runs differ; None when all are equal.
+        max_logprob_diff: largest difference of the log-probability of a token between two runs that agree up to it.
+        logprob_variants: different log-probability sequences, compared bit by bit; 1 is bit-equal.
+        smallest_batch, largest_batch: sequences in the steps that a run of the prompt shared.
+        tokens_per_s: all tokens generated, load included, per second.
+        relative_speed: tokens_per_s over that of the vendor row.
+    """
+
+    mode: str
+    profile: str
+    completions: int
+    unique: int
+    modal_share: float
+    first_divergence: int | None
+    max_logprob_diff: float
+    logprob_variants: int
+    smallest_batch: int
+    largest_batch: int
+    tokens_per_s: float
+    relative_speed: float
+
+    @property
+    def reproducible(self) -> bool:
+        """One text, and the same bits in every log-probability."""
+        return self.unique == 1 and self.logprob_variants == 1
+
+
+@dataclass
+class _Load:
+    """Random other requests: how many at once changes all the time."""
+
+    rng: random.Random
+    vocabulary: int
+    target: int = 0
+    steps_left: int = 0
+
+    def wanted(self) -> int:
+        """How many requests should run now."""
+        if self.steps_left == 0:
+            self.target = self.rng.choice((0, 1, 2, 4, 8, 12, 16, 20))
+            self.steps_left = self.rng.randint(4, 24)
+        self.steps_left -= 1
+        return self.target
+
+    def request(self) -> Request:
+        """A prompt of random ids and a random length of answer."""
+        prompt = tuple(self.rng.randrange(self.vocabulary) for _ in range(self.rng.randint(1, 96)))
+        return Request(prompt, SamplingParams(max_tokens=self.rng.randint(1, 48), ignore_eos=True))
+
+
+def measure_mode(
+    model: str,
+    profile: str,
+    *,
+    prompt: str,
+    runs: int,
+    max_tokens: int,
+    threads: int | None,
+    baseline: Row | None,
+    advance: Callable[[], None],
+) -> Row:
+    """Runs the prompt ``runs`` times in one mode.
+
+    Raises:
+        MeasurementError: the load never changed the batch, so nothing was shown.
+    """
+    with LLM(model, profile, threads=threads, max_batch=MAX_BATCH) as llm:
+        messages = [{"role": "user", "content": prompt}]
+        ids = tuple(llm.encode_prompt(messages))
+        asked = Request(ids, SamplingParams(max_tokens=max_tokens, logprobs=0))
+        rng = random.Random(LOAD_SEED)
+        load = _Load(rng, llm.config.vocab_size)
+        ours: set[int] = set()
+        others: set[int] = set()
+        done: list[Completion] = []
+        batches: set[int] = set()
+        tokens, started, count = 0, 0, llm.engine.stats.batch_sizes
+        begin = time.perf_counter()
+        while len(done) < runs:
+            while len(others) < load.wanted():
+                others.add(llm.engine.add(load.request()))
+            while started < runs and len(ours) < 8 and (not ours or rng.random() < 0.25):
+                ours.add(llm.engine.add(asked))
+                started += 1
+            before = dict(count)
+            events = llm.engine.step()
+            if any(event.request_id in ours for event in events):
+                batches.update(size for size, times in count.items() if times != before.get(size, 0))
+            for event in events:
+                tokens += event.token_id is not None
+                if event.completion is None:
+                    continue
+                if event.completion.error is not None:
+                    raise event.completion.error
+                if event.request_id in ours:
+                    ours.remove(event.request_id)
+                    done.append(event.completion)
+                    advance()
+                else:
+                    others.remove(event.request_id)
+        seconds = time.perf_counter() - begin
+    if len(batches) < 2:
+        raise MeasurementError(f"not exercised: every step had {sorted(batches)} sequences; run more completions")
+    return _row(profile, done, batches, tokens / seconds, baseline)
+
+
+def _row(profile: str, done: list[Completion], batches: set[int], tokens_per_s: float, baseline: Row | None) -> Row:
+    texts = Counter(c.token_ids for c in done)
+    scores = [c.logprobs for c in done if c.logprobs is not None]
+    first_divergence: int | None = None
+    spread = 0.0
+    reference, reference_scores = done[0].token_ids, scores[0]
+    for completion, own in zip(done, scores, strict=True):
+        agree = _agreement(reference, completion.token_ids)
+        if completion.token_ids != reference:
+            first_divergence = agree if first_divergence is None else min(first_divergence, agree)
+        if agree:
+            spread = max(spread, float(np.abs(own[:agree] - reference_scores[:agree]).max()))
+    return Row(
+        mode="vendor matmul (bf16 inputs)" if profile == "vendor" else f"samebits {profile}",
+        profile=profile,
+        completions=len(done),
+        unique=len(texts),
+        modal_share=texts.most_common(1)[0][1] / len(done),
+        first_divergence=first_divergence,
+        max_logprob_diff=spread,
+        logprob_variants=len({s.tobytes() for s in scores}),
+        smallest_batch=min(batches),
+        largest_batch=max(batches),
+        tokens_per_s=tokens_per_s,
+        relative_speed=1.0 if baseline is None else tokens_per_s / baseline.tokens_per_s,
+    )
+
+
+def _agreement(a: tuple[int, ...], b: tuple[int, ...]) -> int:
+    """Length of the common prefix."""
+    for i, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return i
+    return min(len(a), len(b))

@@ -1,0 +1,21 @@
+"""The verbs, put together."""
+
+from __future__ import annotations
+
+import typer
+
+from samebits.cli.demo import demo
+from samebits.cli.generate import generate
+from samebits.cli.info import info
+
+app = typer.Typer(
+    name="samebits",
+    help="Reproducible LLM inference: the same bits whatever else the machine does.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(generate)
+app.command()(demo)
+app.command()(info)

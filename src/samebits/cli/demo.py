@@ -1,0 +1,110 @@
+"""``samebits demo``: one prompt, many times, under a changing load; what stays the same and what does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from samebits.audit.repeat import Row, measure_mode
+from samebits.cli import EXIT_DIFFERENCE
+from samebits.errors import InputError
+
+PROFILES = ("fp32", "bf16", "int8")
+PROMPT = "Explain in two sentences why the sky is blue, then name one more question that a curious child might ask."
+
+
+def demo(
+    runs: Annotated[int, typer.Option(help="Completions of the same prompt in each mode.")] = 200,
+    profile: Annotated[str | None, typer.Option(help="Only this profile beside the vendor's matmul.")] = None,
+    json_file: Annotated[str | None, typer.Option("--json", help="Write the rows to this file.")] = None,
+    model: Annotated[str, typer.Option(help="A GGUF file, a Hugging Face folder, or smollm2.")] = "smollm2",
+    max_tokens: Annotated[int, typer.Option(help="Tokens of each completion.")] = 64,
+    threads: Annotated[int | None, typer.Option(help="One per CPU when not given.", show_default=False)] = None,
+) -> None:
+    """Send one prompt many times among random other requests and count the different answers.
+
+    Exit code 0 only if every samebits row is one unique completion with bit-equal log-probabilities.
+    """
+    if runs < 2:
+        raise InputError(f"{runs} cannot be compared", field="runs", remedy="Give at least 2.")
+    if profile is not None and profile not in PROFILES:
+        raise InputError(f"{profile!r} is unknown", field="profile", remedy=f"Choose one of: {', '.join(PROFILES)}.")
+    if json_file is not None and not Path(json_file).resolve().parent.is_dir():
+        raise InputError("its folder does not exist", field="json", remedy="Create it, or name another file.")
+    console = Console()
+    rows: list[Row] = []
+    with Progress(
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        for mode in ("vendor", *((profile,) if profile else PROFILES)):
+            task = progress.add_task("vendor matmul" if mode == "vendor" else f"samebits {mode}", total=runs)
+            rows.append(
+                measure_mode(
+                    model,
+                    mode,
+                    prompt=PROMPT,
+                    runs=runs,
+                    max_tokens=max_tokens,
+                    threads=threads,
+                    baseline=rows[0] if rows else None,
+                    advance=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                )
+            )
+    console.print(_table(rows))
+    for line in _verdict(rows):
+        console.print(line, highlight=False)
+    if json_file is not None:
+        document = {"prompt": PROMPT, "model": model, "runs": runs, "rows": [asdict(row) for row in rows]}
+        Path(json_file).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+    if not all(row.reproducible for row in rows[1:]):
+        raise typer.Exit(EXIT_DIFFERENCE)
+
+
+def _table(rows: list[Row]) -> Table:
+    table = Table(title="The same prompt, at temperature 0, among other requests")
+    for name in ("mode", "completions", "unique", "most common", "first divergence", "log-prob spread", "tok/s", "speed"):
+        table.add_column(name, justify="left" if name == "mode" else "right")
+    for row in rows:
+        table.add_row(
+            row.mode,
+            str(row.completions),
+            str(row.unique),
+            f"{row.modal_share:.1%}",
+            "none" if row.first_divergence is None else f"token {row.first_divergence}",
+            "0, bit-equal" if row.logprob_variants == 1 else f"{row.max_logprob_diff:.2g}",
+            f"{row.tokens_per_s:.0f}",
+            f"{row.relative_speed:.2f}x",
+        )
+    return table
+
+
+def _verdict(rows: list[Row]) -> list[str]:
+    vendor, ours = rows[0], rows[1:]
+    lines = []
+    if vendor.unique == 1:
+        lines.append(
+            "The vendor's matmul happened to give 1 text here; its log-probabilities took "
+            f"{vendor.logprob_variants} different values in bits, so a text differs sooner or later."
+        )
+    else:
+        lines.append(f"The vendor's matmul gave {vendor.unique} different texts to one question.")
+    if all(row.reproducible for row in ours):
+        lines.append("Every samebits row: 1 text, and every bit of every log-probability the same.")
+    else:
+        failed = ", ".join(row.mode for row in ours if not row.reproducible)
+        lines.append(f"FAILED: not bit-equal: {failed}.")
+    sizes = [f"{row.smallest_batch} to {row.largest_batch}" for row in rows]
+    lines.append(f"Batch sizes that the prompt shared, by row: {'; '.join(sizes)}.")
+    return lines
