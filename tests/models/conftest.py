@@ -21,7 +21,7 @@ from samebits.models.tokenizer import byte_alphabet
 
 HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 16, 24, 2, 4, 2, 4
 SPECIALS = ["<bos>", "<eos>", "<eot>"]
-MERGES = ["1 2", "12 3", "123 4", "h e", "l l", "he ll", "hell o"]
+MERGES = ["1 2", "12 3", "123 4", "h e", "l l", "he ll", "hell o", "w o", "wo r", "wor l", "worl d"]
 TOKENS = [*byte_alphabet(), *(merge.replace(" ", "") for merge in MERGES), *SPECIALS]
 BOS, EOS, EOT = (len(TOKENS) - 3 + i for i in range(3))
 TEMPLATE = (

@@ -73,7 +73,7 @@ class ModelConfig:
             return None
         return (
             f"the context is limited to {self.context_length} of {self.trained_context} positions: the "
-            f"model's attention has a sliding window of {self.sliding_window}; only prompts inside it are served"
+            f"model's attention has a sliding window of {self.sliding_window}, and only what fits is served"
         )
 
 

@@ -67,7 +67,10 @@ class PackedWeights:
 
 
 class VendorWeights:
-    """The platform's BLAS through numpy, fed bf16 values as servers feed it. Its order of summation depends on M."""
+    """The platform's BLAS through numpy, as a bf16 server computes: bf16 tensors in and out, float32 sums inside.
+
+    The order of its sums depends on M, and the rounding of results to bf16 makes a small difference a large one.
+    """
 
     def __init__(self, ctx: kernels.Context, profile: str, parts: Sequence[RowSource]) -> None:
         del ctx, profile
@@ -87,11 +90,8 @@ class VendorWeights:
         return self._w.nbytes
 
     def linear(self, ctx: kernels.Context, x: Floats, out: Floats, residual: bool = False) -> None:
-        y = bf16_round(x) @ self._w.T
-        if residual:
-            out += y
-        else:
-            out[...] = y
+        y = bf16_round(bf16_round(x) @ self._w.T)
+        out[...] = bf16_round(out + y) if residual else y
 
     def embed(self, ctx: kernels.Context, ids: Ints, out: Floats) -> None:
         np.take(self._w, ids, axis=0, out=out)

@@ -135,7 +135,7 @@ def check_tensors(config: ModelConfig, tensors: Mapping[str, RawTensor], path: P
     """
     where = str(path)
     expected = set()
-    # One at a time: a damaged file can announce billions of layers, and ends here at the first that is missing.
+    # One at a time: a damaged file can announce billions of layers, and ends at the first that is missing.
     for name, shape in expected_shapes(config):
         if name not in tensors:
             raise ModelError(f"tensor {name} {shape} is missing", field=where, remedy="Download it again")

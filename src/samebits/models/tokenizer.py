@@ -82,6 +82,9 @@ class Tokenizer:
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """Token ids of a text. The text of a special token in it becomes that token.
 
+        Bytes for which a vocabulary has no token vanish, as in other implementations. SmolLM2 lacks 21, of
+        control characters and unused planes.
+
         Args:
             add_special: add what the model puts around a text, such as BOS. False for a rendered chat
                 template, which holds its own. A text that begins with BOS and has it added has two: see

