@@ -252,8 +252,16 @@ NB_MODULE(_core, m) {
       table[list.tables[i]->isa] = row;
     }
     return table;
-  });
+  }, nb::sig("def dispatch() -> dict[str, dict[str, str]]"));
   m.def("linear", &linear, "context"_a, "x"_a, "w"_a, "out"_a, "residual"_a = false);
+  m.def(
+      "round_bf16",
+      [](In<float, 2> x, Out<float, 2> out) {
+        require(x.shape(0) == out.shape(0) && x.shape(1) == out.shape(1), "out: shape must be that of x");
+        nb::gil_scoped_release release;
+        round_bf16(x.data(), int64_t(x.shape(0) * x.shape(1)), out.data());
+      },
+      "x"_a, "out"_a);
   m.def("embedding", &embedding, "context"_a, "ids"_a, "w"_a, "out"_a);
   m.def("rmsnorm", &rmsnorm, "context"_a, "x"_a, "weight"_a, "eps"_a, "out"_a);
   m.def("silu_mul", &silu_mul, "context"_a, "gate_up"_a, "out"_a);

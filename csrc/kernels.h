@@ -9,9 +9,6 @@
 
 namespace samebits {
 
-// Patterns of bfloat16 below this have a magnitude below 2^-55 (docs/numerics.md 1.1): exponent field 127 - 55 = 72.
-constexpr int kBf16Least = 72 << 7;
-
 struct KernelTable {
   const char* isa;
   const char* linear_bf16;  // the instruction that does the work, for `samebits info`

@@ -29,6 +29,17 @@ void unpack_row(const PackedMatrix& w, int64_t row, float* out) {
   }
 }
 
+void round_bf16(const float* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, x + i, 4);
+    const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u;
+    const uint32_t kept = (rounded & 0x7fffffffu) < (uint32_t(kBf16Least) << 16) ? 0u : rounded;
+    const uint32_t result = (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : kept;
+    std::memcpy(out + i, &result, 4);
+  }
+}
+
 KvCache::KvCache(bool bf16, int64_t layers, int64_t pages, int64_t page_size, int64_t kv_heads, int64_t head_dim)
     : bf16(bf16), layers(layers), pages(pages), page_size(page_size), kv_heads(kv_heads), head_dim(head_dim) {
   keys.reset(size_t(layers * pages * kv_heads * key_bytes()));

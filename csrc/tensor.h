@@ -13,6 +13,9 @@ constexpr int kKeyBlock = 256;     // 3.4
 constexpr int kSumBlock = 256;     // 3.5, log-softmax
 constexpr int kInt8Block = 128;    // 3.1, int8
 
+// Patterns of bfloat16 below this have a magnitude below 2^-55 (docs/numerics.md 1.1): exponent field 127 - 55 = 72.
+constexpr int kBf16Least = 72 << 7;
+
 enum class Profile : int { kFp32 = 0, kBf16 = 1, kInt8 = 2 };
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -82,5 +85,8 @@ struct KvCache {
 
   KvCache(bool bf16, int64_t layers, int64_t pages, int64_t page_size, int64_t kv_heads, int64_t head_dim);
 };
+
+// out = bf16(x) of docs/numerics.md 1.1, as floats; out may be x.
+void round_bf16(const float* x, int64_t n, float* out);
 
 }  // namespace samebits

@@ -70,9 +70,7 @@ class LLM:
             page_size=_positive("page_size", page_size, 256),
         )
         if page_size & (page_size - 1):
-            raise InputError(
-                f"{page_size} is not a power of two", field="page_size", remedy="Use 1, 2, 4 … 256."
-            )
+            raise InputError(f"{page_size} is not a power of two", field="page_size", remedy="Use 1, 2, 4 … 256.")
         self.profile = profile
         self._ctx = kernels.Context(threads, isa)
         self._source = load_source(model)

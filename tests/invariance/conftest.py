@@ -19,7 +19,7 @@ from samebits.models.tokenizer import byte_alphabet
 from samebits.numerics import assert_bitwise_equal
 
 HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 64, 160, 3, 4, 2, 16
-NEW_TOKENS = 20
+NEW_TOKENS = 12
 
 
 def write_small_model(folder: Path) -> None:

@@ -45,9 +45,7 @@ def test_batches_of_two_to_64_and_any_order(
         assert max(llm.engine.stats.batch_sizes) == 64, "not exercised: the batch never had 64 sequences"
 
 
-def test_control_the_vendors_matmul_depends_on_the_batch(
-    real_model: str, prompts: list[list[int]], ask: Any
-) -> None:
+def test_control_the_vendors_matmul_depends_on_the_batch(real_model: str, prompts: list[list[int]], ask: Any) -> None:
     with LLM(real_model, "vendor", max_batch=8, prefix_cache=False) as llm:
         expected = [ask(llm, [p], max_tokens=4)[0] for p in prompts[:8]]
         assert differs(expected, ask(llm, prompts[:8], max_tokens=4)), "the comparison cannot see the fault"
@@ -67,9 +65,9 @@ def test_every_chunk_size(
 
 def test_control_the_vendors_matmul_depends_on_the_chunk(real_model: str, prompts: list[list[int]], ask: Any) -> None:
     answers = []
-    for chunk in (16, 512):
+    for chunk in (1, 512):
         with LLM(real_model, "vendor", chunk=chunk, prefix_cache=False) as llm:
-            answers.append(ask(llm, [prompts[9]], max_tokens=4))
+            answers.append(ask(llm, [prompts[4]], max_tokens=4))
     assert differs(*answers), "the comparison cannot see the fault"
 
 

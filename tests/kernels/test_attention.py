@@ -81,14 +81,10 @@ class Paged:
         slots = pages * self.page_size + positions % self.page_size
         q = np.full((positions.size, self.shape.heads * self.shape.dim), np.nan, np.float32)
         rows = np.ascontiguousarray(qkv)
-        self.kernels.rope_store(
-            self.ctx, rows, positions, slots, self.rope.cos, self.rope.sin, self.cache, 1, q
-        )
+        self.kernels.rope_store(self.ctx, rows, positions, slots, self.rope.cos, self.rope.sin, self.cache, 1, q)
         return q
 
-    def attend(
-        self, q: np.ndarray, positions: np.ndarray, starts: list[int], tables: np.ndarray
-    ) -> np.ndarray:
+    def attend(self, q: np.ndarray, positions: np.ndarray, starts: list[int], tables: np.ndarray) -> np.ndarray:
         out = np.full(q.shape, np.nan, np.float32)
         self.kernels.attention(
             self.ctx,
@@ -257,9 +253,7 @@ def test_extreme_values(
     shape, positions = Shape(2, 1, 6), np.array([0, 1, 5, 20, 255, 259], np.int32)
     rng = np.random.default_rng(7)
     wild = extreme(rng, (260, shape.width))
-    far = (rng.standard_normal((260, shape.width)) * 30).astype(
-        np.float32
-    )  # most weights are below exp's end
+    far = (rng.standard_normal((260, shape.width)) * 30).astype(np.float32)  # most weights are below exp's end
     same = np.tile(rng.standard_normal((1, shape.width), dtype=np.float32), (260, 1))
     values = rng.standard_normal((260, shape.width), dtype=np.float32)
     values[:, 3 * 6 :] = np.clip(wild[:, 3 * 6 :], -3e38, 3e38)  # finite as bfloat16; their sums overflow
@@ -285,17 +279,13 @@ def test_weighted_values_that_round_to_minus_zero_become_plus_zero(
     positions = np.array([1, 2], np.int32)
     expected = expected_rows(qkv, positions, shape, "fp32")
     assert not expected.view(np.uint32).any()
-    same_on_every_path(
-        lambda ctx: attend_one(Paged(kernels, ctx, "fp32", shape, 16, [3]), qkv, positions), expected
-    )
+    same_on_every_path(lambda ctx: attend_one(Paged(kernels, ctx, "fp32", shape, 16, [3]), qkv, positions), expected)
 
 
 def test_exp_shows_its_bits(kernels: ModuleType, same_on_every_path: Callable[..., None]) -> None:
     """Keys with scores 0 and −x and values 0 and 1 give e ÷ (1 + e), e = exp(−x), which is e for x > 17."""
     rng = np.random.default_rng(9)
-    ties = (np.arange(24, 125, 4)[:, None] + 0.5) * np.log(2) + np.linspace(
-        -1e-3, 1e-3, 40
-    )  # r is longest there
+    ties = (np.arange(24, 125, 4)[:, None] + 0.5) * np.log(2) + np.linspace(-1e-3, 1e-3, 40)  # r is longest there
     x = [rng.uniform(0, 87.5, 4000), ties.ravel(), 87 + np.arange(-30, 30) * 2.0**-17, [0.0, 1e-45, 500.0]]
     x = np.concatenate(x).astype(np.float32)
     qkv = np.zeros((x.size, 2, 3, 4), np.float32)

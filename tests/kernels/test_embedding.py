@@ -45,9 +45,7 @@ def test_extreme_values(
     w[3] = 0
     w[4] = np.float32(1e-45)
     ids = np.arange(20, dtype=np.int32)
-    same_on_every_path(
-        lambda ctx: embed(kernels, ctx, profile, ids, w), reference.embedding(ids, w, profile), profile
-    )
+    same_on_every_path(lambda ctx: embed(kernels, ctx, profile, ids, w), reference.embedding(ids, w, profile), profile)
 
 
 def test_profiles_are_told_apart(kernels: ModuleType, contexts: list[Any]) -> None:

@@ -132,9 +132,7 @@ def test_int8_scales_belong_to_blocks(kernels: ModuleType, same_on_every_path: C
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_error_is_within_the_bound_of_the_order(
-    profile: Profile, kernels: ModuleType, contexts: list[Any]
-) -> None:
+def test_error_is_within_the_bound_of_the_order(profile: Profile, kernels: ModuleType, contexts: list[Any]) -> None:
     """|y − exact| ≤ γ · Σ|x||w|, γ = n·u / (1 − n·u), with n roundings on the way of one product."""
     rng = np.random.default_rng(9)
     x, w = rng.standard_normal((6, 1100), dtype=np.float32), rng.standard_normal((40, 1100), dtype=np.float32)
@@ -159,9 +157,7 @@ def test_negative_control_other_orders_are_told_apart(kernels: ModuleType, conte
     rng = np.random.default_rng(5)
     x, w = rng.standard_normal((8, 1100), dtype=np.float32), rng.standard_normal((48, 1100), dtype=np.float32)
     y = multiply(kernels, contexts[-1], "fp32", x, w)
-    by_count = sum(
-        reference.linear(x[:, i : i + 275], w[:, i : i + 275], "fp32") for i in range(0, 1100, 275)
-    )
+    by_count = sum(reference.linear(x[:, i : i + 275], w[:, i : i + 275], "fp32") for i in range(0, 1100, 275))
     pairwise = np.stack([np.sum(x * row, axis=1) for row in w], axis=1)
     descending = reference.linear(x[:, ::-1], w[:, ::-1], "fp32")
     for name, other in (

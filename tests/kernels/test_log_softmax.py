@@ -58,9 +58,7 @@ def test_close_to_binary64(kernels: ModuleType, contexts: list[Any]) -> None:
     exact -= np.log(np.exp(exact).sum(axis=1, keepdims=True))
     error = np.abs(run(kernels, contexts[-1], logits) - exact)
     difference, log, result = 8, 8, 16  # each rounded once
-    total = (
-        difference + 2 + (256 // 16 + 4) + 3
-    )  # S, relative: its arguments, exp, lanes and tree, four blocks
+    total = difference + 2 + (256 // 16 + 4) + 3  # S, relative: its arguments, exp, lanes and tree, four blocks
     assert error.max() < 2.0**-24 * (difference + total + log + result)
 
 

@@ -33,9 +33,7 @@ def test_every_remainder(
     weight = misaligned(rng.standard_normal(width, dtype=np.float32))
     expected = reference.rmsnorm(x, weight, 1e-5)
     for rows in (1, 2, 9, 17):
-        same_on_every_path(
-            lambda ctx, r=rows: norm(kernels, ctx, x[:r], weight, 1e-5), expected[:rows].copy()
-        )
+        same_on_every_path(lambda ctx, r=rows: norm(kernels, ctx, x[:r], weight, 1e-5), expected[:rows].copy())
 
 
 def test_extreme_values(

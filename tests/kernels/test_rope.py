@@ -38,9 +38,7 @@ def expected_queries(qkv: np.ndarray, positions: np.ndarray, kv: int, dim: int) 
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize(
-    ("heads", "kv", "dim"), [(1, 1, 2), (3, 1, 6), (4, 2, 32), (9, 3, 64), (2, 1, 80), (2, 2, 34)]
-)
+@pytest.mark.parametrize(("heads", "kv", "dim"), [(1, 1, 2), (3, 1, 6), (4, 2, 32), (9, 3, 64), (2, 1, 80), (2, 2, 34)])
 def test_every_remainder(
     profile: Profile,
     heads: int,

@@ -36,14 +36,10 @@ def test_every_remainder(
 def test_every_binade_of_the_gate(kernels: ModuleType, same_on_every_path: Callable[..., None]) -> None:
     """All signs and exponents, with significands that reach every branch of exp."""
     rng = np.random.default_rng(1)
-    bits = (np.arange(512, dtype=np.uint32)[:, None] << np.uint32(23)) | rng.integers(
-        0, 2**23, (512, 40), np.uint32
-    )
+    bits = (np.arange(512, dtype=np.uint32)[:, None] << np.uint32(23)) | rng.integers(0, 2**23, (512, 40), np.uint32)
     gate = bits.view(np.float32)[np.arange(512) % 256 != 255]
     ends = np.float32([0.0, -0.0, 87.0, -87.0, 88.0, -88.0, 88.00001, -88.00001, 87.00001, -87.00001])
-    ends = np.concatenate(
-        [np.nextafter(ends, np.float32(1e9)), ends, np.nextafter(ends, np.float32(-1e9)), ends]
-    )
+    ends = np.concatenate([np.nextafter(ends, np.float32(1e9)), ends, np.nextafter(ends, np.float32(-1e9)), ends])
     gate = np.concatenate([gate, ends.reshape(1, 40)])
     gate_up = np.concatenate([gate, np.ones_like(gate)], axis=1)
     same_on_every_path(lambda ctx: silu(kernels, ctx, gate_up), reference.silu_mul(gate_up))
@@ -58,9 +54,7 @@ def test_extreme_values(
     same_on_every_path(lambda ctx: silu(kernels, ctx, gate_up), expected)
 
 
-def test_negative_control_the_exp_of_a_library_is_told_apart(
-    kernels: ModuleType, contexts: list[Any]
-) -> None:
+def test_negative_control_the_exp_of_a_library_is_told_apart(kernels: ModuleType, contexts: list[Any]) -> None:
     gate_up = np.random.default_rng(3).standard_normal((64, 200), dtype=np.float32)
     gate, up = gate_up[:, :100], gate_up[:, 100:]
     library = (gate / (1 + np.exp(-gate.astype(np.float64))).astype(np.float32)) * up

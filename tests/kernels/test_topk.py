@@ -30,12 +30,8 @@ def test_argmax_and_topk(vocab: int, kernels: ModuleType, same_on_every_path: Ca
     same_on_every_path(lambda ctx: kernels.argmax(ctx, logits), reference.argmax(logits), f"argmax V={vocab}")
     for k in sorted({1, 2, 5, 17, vocab - 1, vocab} & set(range(1, vocab + 1))):
         expected = reference.topk(logits, k)
-        same_on_every_path(
-            lambda ctx, k=k: kernels.topk(ctx, logits, k)[0], expected.ids, f"ids V={vocab} k={k}"
-        )
-        same_on_every_path(
-            lambda ctx, k=k: kernels.topk(ctx, logits, k)[1], expected.values, f"V={vocab} k={k}"
-        )
+        same_on_every_path(lambda ctx, k=k: kernels.topk(ctx, logits, k)[0], expected.ids, f"ids V={vocab} k={k}")
+        same_on_every_path(lambda ctx, k=k: kernels.topk(ctx, logits, k)[1], expected.values, f"V={vocab} k={k}")
 
 
 def test_ties_go_to_the_lowest_id_wherever_they_lie(kernels: ModuleType, contexts: list[Any]) -> None:
@@ -44,9 +40,7 @@ def test_ties_go_to_the_lowest_id_wherever_they_lie(kernels: ModuleType, context
         logits[0, [first, second]] = 21.375
         for ctx in contexts:
             assert kernels.argmax(ctx, logits).tolist() == [first]
-            assert kernels.topk(ctx, logits, 3)[0].tolist() == [
-                [first, second, 0 if first else 1 + (second == 1)]
-            ]
+            assert kernels.topk(ctx, logits, 3)[0].tolist() == [[first, second, 0 if first else 1 + (second == 1)]]
 
 
 def test_negative_control_an_unstable_order_is_told_apart() -> None:

@@ -212,9 +212,7 @@ def write_folder(tmp_path: Path, weights: dict[str, np.ndarray]) -> WriteFolder:
         )
         backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = tokenizers.decoders.ByteLevel()
-        backend.add_special_tokens(
-            [tokenizers.AddedToken(t, normalized=False, special=True) for t in SPECIALS]
-        )
+        backend.add_special_tokens([tokenizers.AddedToken(t, normalized=False, special=True) for t in SPECIALS])
         backend.post_processor = tokenizers.processors.TemplateProcessing(
             single="<bos> $A", special_tokens=[("<bos>", BOS)]
         )

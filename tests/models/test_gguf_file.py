@@ -23,11 +23,8 @@ def assert_same_as_gguf(path: Path) -> None:
     ours, theirs = read_gguf(path), gguf.GGUFReader(path)
     fields = {k: f.contents() for k, f in theirs.fields.items() if not k.startswith("GGUF.")}
     assert {k: comparable(v) for k, v in ours.metadata.items()} == fields
-    assert {
-        name: (tensor.shape, tensor.type_name, tensor.start) for name, tensor in ours.tensors.items()
-    } == {
-        t.name: (tuple(int(n) for n in reversed(t.shape)), t.tensor_type.name, t.data_offset)
-        for t in theirs.tensors
+    assert {name: (tensor.shape, tensor.type_name, tensor.start) for name, tensor in ours.tensors.items()} == {
+        t.name: (tuple(int(n) for n in reversed(t.shape)), t.tensor_type.name, t.data_offset) for t in theirs.tensors
     }
 
 

@@ -59,9 +59,7 @@ def test_smollm2_weights_equal_gguf_quants(smollm2: ModelSource, smollm2_path: P
 
     assert len(smollm2.names()) == len(stored) == 272
     assert_bitwise_equal(whole(smollm2, "model.embed_tokens.weight"), reference("token_embd.weight"))
-    assert_bitwise_equal(
-        whole(smollm2, "model.layers.7.mlp.down_proj.weight"), reference("blk.7.ffn_down.weight")
-    )
+    assert_bitwise_equal(whole(smollm2, "model.layers.7.mlp.down_proj.weight"), reference("blk.7.ffn_down.weight"))
     for part, heads in (("q", 9), ("k", 3)):
         interleaved = reference(f"blk.29.attn_{part}.weight")
         expected = interleaved.reshape(heads, 32, 2, 576).swapaxes(1, 2).reshape(heads * 64, 576)

@@ -14,9 +14,7 @@ from samebits.models.config import ModelConfig
 
 
 def config(theta: float, dim: int, scaling: RopeScaling | None = None) -> ModelConfig:
-    return ModelConfig(
-        "llama", 8, dim, 8, 1, 1, 1, dim, 64, 64, None, 1e-5, theta, scaling, tie_word_embeddings=True
-    )
+    return ModelConfig("llama", 8, dim, 8, 1, 1, 1, dim, 64, 64, None, 1e-5, theta, scaling, tie_word_embeddings=True)
 
 
 @pytest.mark.parametrize("theta", [10000.0, 100000.0, 500000.0, 1e6, 12345.678])

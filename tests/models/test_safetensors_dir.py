@@ -142,9 +142,7 @@ def test_what_is_not_supported_is_named(write_folder: Write, config: dict[str, A
 
 
 def test_a_sliding_window_limits_the_context_and_says_so(write_folder: Write) -> None:
-    config = load_source(
-        write_folder({"architectures": ["MistralForCausalLM"], "sliding_window": 100})
-    ).config
+    config = load_source(write_folder({"architectures": ["MistralForCausalLM"], "sliding_window": 100})).config
     assert (config.context_length, config.trained_context, config.sliding_window) == (100, 128, 100)
     assert "sliding window of 100" in (config.context_limit_reason or "")
     whole = {"architectures": ["MistralForCausalLM"], "sliding_window": None}

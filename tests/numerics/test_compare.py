@@ -25,9 +25,7 @@ def test_first_difference_is_named_in_full() -> None:
     assert (difference.index, difference.ulps, difference.differing, difference.total) == ((1, 2), 1, 2, 12)
     assert (difference.actual_hex, difference.expected_hex) == ("0x3f800001", "0x3f800000")
     assert (difference.actual, difference.expected) == ("1.0000001", "1.0")
-    with pytest.raises(
-        AssertionError, match=r"^logits: 2 of 12 elements differ; first at \[1, 2\].*0x3f800001.*1 ulp"
-    ):
+    with pytest.raises(AssertionError, match=r"^logits: 2 of 12 elements differ; first at \[1, 2\].*0x3f800001.*1 ulp"):
         assert_bitwise_equal(actual, expected, "logits")
 
 

@@ -75,9 +75,7 @@ def test_digest_json_ignores_the_order_of_keys() -> None:
     assert digest_json({}) == digest_bytes(b"{}")
 
 
-@pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), {1: 2}, b"x", object(), "\ud800", {"\ud800": 1}]
-)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: 2}, b"x", object(), "\ud800", {"\ud800": 1}])
 def test_values_without_a_canonical_form(value: object) -> None:
     with pytest.raises(InputError):
         canonical_json(value)

@@ -97,9 +97,7 @@ def test_fma_random_patterns_and_cancellation() -> None:
     assert_bitwise_equal(fma32(a, b, c), expected_fma(a, b, c), "cancellation")
     small = np.ldexp(a, rng.integers(-80, -60, 20_000)).astype(np.float32)
     least = from_bits(rng.integers(0, 2**20, 20_000, dtype=np.uint32))
-    assert_bitwise_equal(
-        fma32(small, small[::-1], least), expected_fma(small, small[::-1], least), "denormals"
-    )
+    assert_bitwise_equal(fma32(small, small[::-1], least), expected_fma(small, small[::-1], least), "denormals")
 
 
 PATTERN = st.integers(0, 2**32 - 1)
@@ -147,9 +145,7 @@ def test_bf16_flush_boundary() -> None:
     x = np.float32([1, -1, 1 - 2**-9, 1 - 2**-8, 0]) * least
     # What rounds up to 2^-55 stays; the bfloat16 below it is flushed.
     assert_bitwise_equal(bf16_round(x), np.array([least, -least, least, 0, 0], np.float32))
-    assert_bitwise_equal(
-        bf16_round(np.float32([below, -below, -0.0])), np.array([least, -least, 0], np.float32)
-    )
+    assert_bitwise_equal(bf16_round(np.float32([below, -below, -0.0])), np.array([least, -least, 0], np.float32))
 
 
 def test_bf16_partial_sums_are_never_denormal() -> None:
@@ -189,7 +185,5 @@ def test_lane_sums_differ_from_numpys_order() -> None:
 
 def test_rsqrt_is_two_roundings() -> None:
     x = np.random.default_rng(4).uniform(1e-6, 4, 1000).astype(np.float32)
-    root = np.sqrt(x.astype(np.float64)).astype(
-        np.float32
-    )  # binary64 and back: sqrt has no double rounding problem
+    root = np.sqrt(x.astype(np.float64)).astype(np.float32)  # binary64 and back: sqrt has no double rounding problem
     assert_bitwise_equal(rsqrt32(x), (1 / root.astype(np.float64)).astype(np.float32))

@@ -22,9 +22,7 @@ EXP_ULPS = 1.0
 
 def ulps(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
     """Error in ulps of the exact result, for which binary64 is exact enough (2^-52 against 2^-24)."""
-    return np.abs(got.astype(np.float64) - exact) / np.spacing(np.abs(exact).astype(np.float32)).astype(
-        np.float64
-    )
+    return np.abs(got.astype(np.float64) - exact) / np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -69,9 +67,7 @@ def test_exp_near_any_argument_is_nearly_monotonic() -> None:
 def test_exp_fixed_points_and_ends() -> None:
     inf, nan = np.inf, np.nan
     below = np.nextafter(np.float32(-87), np.float32(-inf))
-    x = np.array(
-        [0.0, -0.0, -inf, below, -1e30, nan, 88.0, np.nextafter(np.float32(88), np.float32(99)), inf, 1e-45]
-    )
+    x = np.array([0.0, -0.0, -inf, below, -1e30, nan, 88.0, np.nextafter(np.float32(88), np.float32(99)), inf, 1e-45])
     top = exp32(np.float32(88))
     expected = np.array([1, 1, 0, 0, 0, nan, top, top, top, 1], np.float32)
     assert_bitwise_equal(exp32(x.astype(np.float32)), expected)

@@ -44,9 +44,7 @@ def test_angles_against_mpmath_up_to_the_limit() -> None:
             for a, value in zip(angles, got, strict=True):
                 exact = function(mpmath.mpf(float(a)))
                 error = abs(mpmath.mpf(float(value)) - exact)
-                assert error <= (0.5 + 2.0**-20) * float(np.spacing(np.abs(np.float32(float(exact))))), float(
-                    a
-                )
+                assert error <= (0.5 + 2.0**-20) * float(np.spacing(np.abs(np.float32(float(exact))))), float(a)
 
 
 def test_position_zero_and_signs_of_quadrants() -> None:

@@ -15,9 +15,7 @@ PLAIN_SOURCES = {"embedding": "tensor.cc", "topk": "sample.cc", "sample": "sampl
 
 def source_files() -> list[Path]:
     folders = ("src", "csrc", "tests", "benchmarks", "examples")
-    return sorted(
-        p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in CODE and p.is_file()
-    )
+    return sorted(p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in CODE and p.is_file())
 
 
 def too_long(path: Path) -> bool:
@@ -37,9 +35,7 @@ def test_negative_control_a_long_file_is_seen(tmp_path: Path) -> None:
 
 
 def operations() -> list[str]:
-    return sorted(
-        p.stem for p in (ROOT / "src/samebits/kernels/reference").glob("*.py") if p.stem != "__init__"
-    )
+    return sorted(p.stem for p in (ROOT / "src/samebits/kernels/reference").glob("*.py") if p.stem != "__init__")
 
 
 @pytest.mark.parametrize("operation", operations())

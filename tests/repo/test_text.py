@@ -17,12 +17,7 @@ def tracked_files() -> list[Path]:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listing.returncode:
-        return [
-            p
-            for folder in ("src", "csrc", "tests", "docs")
-            for p in (ROOT / folder).rglob("*")
-            if p.is_file()
-        ]
+        return [p for folder in ("src", "csrc", "tests", "docs") for p in (ROOT / folder).rglob("*") if p.is_file()]
     return [ROOT / name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 

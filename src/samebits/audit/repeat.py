@@ -148,7 +148,7 @@ def _row(profile: str, done: list[Completion], batches: set[int], tokens_per_s: 
         if agree:
             spread = max(spread, float(np.abs(own[:agree] - reference_scores[:agree]).max()))
     return Row(
-        mode="vendor matmul (bf16 inputs)" if profile == "vendor" else f"samebits {profile}",
+        mode="vendor bf16" if profile == "vendor" else f"samebits {profile}",
         profile=profile,
         completions=len(done),
         unique=len(texts),

@@ -49,7 +49,7 @@ def demo(
         transient=True,
     ) as progress:
         for mode in ("vendor", *((profile,) if profile else PROFILES)):
-            task = progress.add_task("vendor matmul" if mode == "vendor" else f"samebits {mode}", total=runs)
+            task = progress.add_task("vendor bf16" if mode == "vendor" else f"samebits {mode}", total=runs)
             rows.append(
                 measure_mode(
                     model,
@@ -63,6 +63,9 @@ def demo(
                 )
             )
     console.print(_table(rows))
+    console.print(
+        "unique: different texts; diverges: first token that differs; vendor: numpy's BLAS in bf16, as servers"
+    )
     for line in _verdict(rows):
         console.print(line, highlight=False)
     if json_file is not None:
@@ -74,7 +77,7 @@ def demo(
 
 def _table(rows: list[Row]) -> Table:
     table = Table(title="The same prompt, at temperature 0, among other requests")
-    for name in ("mode", "completions", "unique", "most common", "first divergence", "log-prob spread", "tok/s", "speed"):
+    for name in ("mode", "runs", "unique", "modal", "diverges", "logprob diff", "tok/s", "speed"):
         table.add_column(name, justify="left" if name == "mode" else "right")
     for row in rows:
         table.add_row(
@@ -83,7 +86,7 @@ def _table(rows: list[Row]) -> Table:
             str(row.unique),
             f"{row.modal_share:.1%}",
             "none" if row.first_divergence is None else f"token {row.first_divergence}",
-            "0, bit-equal" if row.logprob_variants == 1 else f"{row.max_logprob_diff:.2g}",
+            "0, bitwise" if row.logprob_variants == 1 else f"{row.max_logprob_diff:.2g}",
             f"{row.tokens_per_s:.0f}",
             f"{row.relative_speed:.2f}x",
         )

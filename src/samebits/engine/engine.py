@@ -198,8 +198,7 @@ class Engine:
         if not ready:
             return []
         return [
-            self._append(s, sampled)
-            for s, sampled in zip(ready, sample_rows(self._ctx, logits, ready), strict=True)
+            self._append(s, sampled) for s, sampled in zip(ready, sample_rows(self._ctx, logits, ready), strict=True)
         ]
 
     def _plan(self) -> Plan:
@@ -289,10 +288,10 @@ class Engine:
 
     def _append(self, sequence: Sequence, sampled: Sampled) -> Event:
         if sampled.token_id is None:
-            error = NumericsError(
+            overflow = NumericsError(
                 f"logits after {len(sequence.tokens)} tokens are not all finite: the model overflowed"
             )
-            return self._finish(sequence, "error", error=error)
+            return self._finish(sequence, "error", error=overflow)
         token, params = sampled.token_id, sequence.params
         sequence.tokens.append(token)
         if sampled.logprob is not None:
@@ -323,10 +322,12 @@ class Engine:
         token_id: int | None = None,
         text: str = "",
     ) -> Event:
-        if reason != "error" and sequence.stops.matched is None:
+        early_stop = sequence.stops.matched
+        if reason != "error" and early_stop is None:
             rest = sequence.stops.push(sequence.stream.finish()) + sequence.stops.finish()
-            if sequence.stops.matched is not None and reason == "length":
-                reason, stop_reason = "stop", sequence.stops.matched
+            late_stop = sequence.stops.matched
+            if late_stop is not None and reason == "length":
+                reason, stop_reason = "stop", late_stop
             sequence.text.append(rest)
             text += rest
         if sequence in self._running:

@@ -101,7 +101,7 @@ class SamplingParams:
         if any(not isinstance(s, str) or not s for s in stops):
             raise InputError("holds something that is not a non-empty text", field="stop", remedy="Remove it.")
         object.__setattr__(self, "stop", tuple(stops))
-        if isinstance(self.stop_token_ids, str) or not isinstance(self.stop_token_ids, Sequence):
+        if not isinstance(self.stop_token_ids, list | tuple):
             raise InputError("not a list", field="stop_token_ids", remedy="Give a list of token ids.")
         for token in self.stop_token_ids:
             _integer("stop_token_ids", token, 0, 2**31 - 1)

@@ -63,7 +63,7 @@ def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:
     # A sum is finite unless an element is not (or finite ones overflow it): one cheap pass, then the exact look.
     with np.errstate(over="ignore", invalid="ignore"):
         sums = logits.sum(axis=1)
-    finite = np.isfinite(sums)
+    finite: npt.NDArray[np.bool_] = np.isfinite(sums)
     for row in np.flatnonzero(~finite):
         finite[row] = np.isfinite(logits[row]).all()
     return finite
@@ -71,9 +71,7 @@ def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:
 
 def _adjusts(sequence: Sequence) -> bool:
     p = sequence.params
-    return bool(
-        p.logit_bias or p.repetition_penalty != 1 or p.presence_penalty != 0 or p.frequency_penalty != 0
-    )
+    return bool(p.logit_bias or p.repetition_penalty != 1 or p.presence_penalty != 0 or p.frequency_penalty != 0)
 
 
 def adjust(row: Floats, sequence: Sequence) -> Floats:

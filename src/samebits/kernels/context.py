@@ -51,7 +51,5 @@ class Context(_core.Context):
         if isa is None:
             isa = isas[-1]
         if isa not in isas:
-            raise InputError(
-                f"{isa!r} is not available here", field="isa", remedy=f"Choose one of: {', '.join(isas)}."
-            )
+            raise InputError(f"{isa!r} is not available here", field="isa", remedy=f"Choose one of: {', '.join(isas)}.")
         super().__init__(threads, isa)

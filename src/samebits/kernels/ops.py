@@ -21,6 +21,7 @@ from samebits._core import (
     log_softmax,
     rmsnorm,
     rope_store,
+    round_bf16,
     sample,
     silu_mul,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "log_softmax",
     "rmsnorm",
     "rope_store",
+    "round_bf16",
     "sample",
     "silu_mul",
     "topk",

@@ -104,9 +104,7 @@ def _checked_message(message: object, index: int) -> dict[str, str]:
         raise InputError("is not an object", field=field, remedy="Give role and content")
     unknown = sorted(map(str, message.keys() - {"role", "content"}))
     if unknown:
-        raise InputError(
-            f"has the unknown key {unknown[0]!r}", field=field, remedy="Give role and content only"
-        )
+        raise InputError(f"has the unknown key {unknown[0]!r}", field=field, remedy="Give role and content only")
     for key in ("role", "content"):
         if not isinstance(message.get(key), str):
             raise InputError("is missing or not text", field=f"{field}.{key}", remedy="Give it as a string")

@@ -113,9 +113,7 @@ def config_from_hf(raw: Mapping[str, Any], where: str) -> ModelConfig:
         num_kv_heads=fields.positive("num_key_value_heads", default=8 if mistral else heads),
         head_dim=fields.positive("head_dim", default=hidden // heads),
         trained_context=fields.positive("max_position_embeddings"),
-        sliding_window=fields.optional_positive("sliding_window", default=_MISTRAL_WINDOW)
-        if mistral
-        else None,
+        sliding_window=fields.optional_positive("sliding_window", default=_MISTRAL_WINDOW) if mistral else None,
         rms_norm_eps=fields.number("rms_norm_eps"),
         rope_theta=theta_fields.number("rope_theta", default=10000.0),
         rope_scaling=_hf_scaling(rope_fields),
@@ -239,8 +237,7 @@ def _checked(where: str, *, trained_context: int, sliding_window: int | None, **
         half = config.head_dim // 2
         problems |= {
             "a factor of rope_scaling is not a number above 0": not all(
-                math.isfinite(x) and x > 0
-                for x in (scaling.factor, scaling.low, scaling.high, *scaling.factors)
+                math.isfinite(x) and x > 0 for x in (scaling.factor, scaling.low, scaling.high, *scaling.factors)
             ),
             "high_freq_factor is not above low_freq_factor": scaling.high <= scaling.low,
             f"the tensor rope_freqs does not have {half} values": scaling.kind == "factors"

@@ -110,9 +110,7 @@ class Decoder:
             kernels.rmsnorm(ctx, hidden, layer.attention_norm, c.rms_norm_eps, normed)
             layer.qkv.linear(ctx, normed, qkv)
             kernels.rope_store(ctx, qkv, batch.positions, batch.slots, self._rope.cos, self._rope.sin, cache, i, q)
-            kernels.attention(
-                ctx, q, cache, i, batch.positions, batch.seq_starts, batch.block_tables, attended
-            )
+            kernels.attention(ctx, q, cache, i, batch.positions, batch.seq_starts, batch.block_tables, attended)
             layer.output.linear(ctx, attended, hidden, residual=True)
             kernels.rmsnorm(ctx, hidden, layer.mlp_norm, c.rms_norm_eps, normed)
             layer.gate_up.linear(ctx, normed, gate_up)

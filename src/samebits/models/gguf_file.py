@@ -101,9 +101,7 @@ def read_gguf(path: Path) -> GgufFile:
     try:
         data = np.memmap(path, np.uint8, mode="r")
     except OSError as error:
-        raise ModelError(
-            f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path"
-        ) from error
+        raise ModelError(f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path") from error
     except ValueError as error:  # numpy refuses to map an empty file
         raise ModelError("is empty", field=str(path), remedy="Download the file again") from error
     return _Header(path, data).parse()
@@ -207,9 +205,7 @@ class _Header:
             self._fail(f"is truncated or damaged: {count} {what} announced, {left} bytes left")
 
     def _fail(self, message: str) -> NoReturn:
-        raise ModelError(
-            f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again"
-        )
+        raise ModelError(f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again")
 
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")

@@ -92,9 +92,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
             single=[bos, "$A"], pair=[bos, "$A", "$B"], special_tokens=[(bos, special.bos_id)]
         )
     template = metadata.get("tokenizer.chat_template")
-    return Tokenizer(
-        backend, special, ChatTemplate(template, where) if isinstance(template, str) else None, where
-    )
+    return Tokenizer(backend, special, ChatTemplate(template, where) if isinstance(template, str) else None, where)
 
 
 class _Vocabulary:
@@ -187,9 +185,7 @@ def _sentence_piece(vocabulary: _Vocabulary) -> tokenizers.Tokenizer:
     if fields.boolean("add_space_prefix", default=True):
         spaces.insert(0, normalizers.Prepend("▁"))
     backend.normalizer = normalizers.Sequence(spaces)
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     return backend
 
 

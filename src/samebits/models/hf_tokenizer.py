@@ -17,9 +17,7 @@ from samebits.models.tokenizer import SpecialTokens, Tokenizer
 _ROLES: Final = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def tokenizer_from_folder(
-    folder: Path, config: Mapping[str, Any], generation_eos: tuple[int, ...]
-) -> Tokenizer:
+def tokenizer_from_folder(folder: Path, config: Mapping[str, Any], generation_eos: tuple[int, ...]) -> Tokenizer:
     """Read the tokenizer of a model folder. BOS is added as the post-processor of tokenizer.json says.
 
     An output ends at the eos_token of tokenizer_config.json and at the ids of generation_config.json;
@@ -40,17 +38,13 @@ def tokenizer_from_folder(
             f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder"
         ) from error
     except Exception as error:  # the library raises bare Exception for whatever it cannot parse
-        raise ModelError(
-            f"is not a tokenizer: {error}", field=str(path), remedy="Download the file again"
-        ) from error
+        raise ModelError(f"is not a tokenizer: {error}", field=str(path), remedy="Download the file again") from error
     settings_path = folder / "tokenizer_config.json"
     settings = read_json_object(settings_path) if settings_path.exists() else {}
     texts = {role: text for role in _ROLES if (text := _text(settings.get(role))) is not None}
     config_path = folder / "config.json"
     ends = {*generation_eos, *_ids(backend, texts, "eos_token")}
-    starts = _ids(backend, texts, "bos_token") or token_ids(
-        config.get("bos_token_id"), "bos_token_id", config_path
-    )
+    starts = _ids(backend, texts, "bos_token") or token_ids(config.get("bos_token_id"), "bos_token_id", config_path)
     special = SpecialTokens(
         bos_id=starts[0] if starts else None,
         eos_ids=tuple(sorted(ends or token_ids(config.get("eos_token_id"), "eos_token_id", config_path))),
@@ -79,9 +73,7 @@ def _template(folder: Path, settings: Mapping[str, Any], settings_path: Path) ->
         try:
             return ChatTemplate(path.read_text("utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise ModelError(
-                "is not UTF-8 text", field=str(path), remedy="Download the file again"
-            ) from error
+            raise ModelError("is not UTF-8 text", field=str(path), remedy="Download the file again") from error
     match settings.get("chat_template"):
         case str(source):
             return ChatTemplate(source, str(settings_path))

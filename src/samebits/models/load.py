@@ -39,9 +39,7 @@ def load_source(model: str | Path) -> ModelSource:
             remedy=f"Give a GGUF file, a Hugging Face folder, or {SMOLLM2}",
         )
     if path.suffix == ".safetensors":
-        raise ModelError(
-            f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json"
-        )
+        raise ModelError(f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json")
     return load_gguf(path)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.numerics.exact import bf16_round
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -77,7 +76,7 @@ class VendorWeights:
         self._w = np.empty((sum(p.shape[0] for p in parts), parts[0].shape[1]), np.float32)
 
         def store(row: int, chunk: Floats) -> None:
-            self._w[row : row + len(chunk)] = bf16_round(chunk)
+            kernels.round_bf16(chunk, self._w[row : row + len(chunk)])
 
         _each_chunk(parts, store)
 
@@ -90,8 +89,15 @@ class VendorWeights:
         return self._w.nbytes
 
     def linear(self, ctx: kernels.Context, x: Floats, out: Floats, residual: bool = False) -> None:
-        y = bf16_round(bf16_round(x) @ self._w.T)
-        out[...] = bf16_round(out + y) if residual else y
+        rounded = np.empty_like(x)
+        kernels.round_bf16(x, rounded)
+        if residual:
+            y = rounded @ self._w.T
+            kernels.round_bf16(y, y)
+            np.add(out, y, out=out)
+        else:
+            np.matmul(rounded, self._w.T, out=out)
+        kernels.round_bf16(out, out)
 
     def embed(self, ctx: kernels.Context, ids: Ints, out: Floats) -> None:
         np.take(self._w, ids, axis=0, out=out)

@@ -82,8 +82,8 @@ class Tokenizer:
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         """Token ids of a text. The text of a special token in it becomes that token.
 
-        Bytes for which a vocabulary has no token vanish, as in other implementations. SmolLM2 lacks 21, of
-        control characters and unused planes.
+        A byte-level vocabulary may lack a token for some bytes (SmolLM2's lacks 21, of control characters and
+        unused planes). Other implementations drop such bytes silently; here they are refused.
 
         Args:
             add_special: add what the model puts around a text, such as BOS. False for a rendered chat
@@ -91,17 +91,31 @@ class Tokenizer:
                 ``prompt_warnings``.
 
         Raises:
-            InputError: the text has lone surrogates and so is not Unicode.
+            InputError: the text has lone surrogates and so is not Unicode, or a byte that has no token.
         """
         try:
-            text.encode("utf-8")
+            content = text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(
                 f"character {error.start} is a lone surrogate, not Unicode text",
                 field="prompt",
                 remedy="Decode the text with the right encoding",
             ) from error
+        missing = self._missing_bytes.intersection(content)
+        if missing:
+            character = next(c for c in text if missing.intersection(c.encode()))
+            raise InputError(
+                f"the model's vocabulary has no token for a byte of {character!a}",
+                field="prompt",
+                remedy="Remove that character",
+            )
         return self._backend.encode(text, add_special_tokens=add_special).ids
+
+    @cached_property
+    def _missing_bytes(self) -> frozenset[int]:
+        if not self._byte_level:
+            return frozenset()
+        return frozenset(b for b, c in enumerate(byte_alphabet()) if self._backend.token_to_id(c) is None)
 
     def prompt_warnings(self, ids: Sequence[int]) -> tuple[str, ...]:
         """What is suspicious about a prompt's ids, in words. The ids are never changed."""

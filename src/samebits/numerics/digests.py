@@ -28,9 +28,7 @@ def digest_array(array: NDArray[Any]) -> str:
         InputError: the elements are not booleans or numbers.
     """
     if array.dtype.kind not in "biufc":
-        raise InputError(
-            f"elements of type {array.dtype} have no digest", field="array", remedy="Use a numeric array"
-        )
+        raise InputError(f"elements of type {array.dtype} have no digest", field="array", remedy="Use a numeric array")
     header = f"{array.dtype.name} {','.join(map(str, array.shape))}\n".encode("ascii")
     little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     state = hashlib.sha256(header)

@@ -53,9 +53,7 @@ def test_linear_rows_and_columns_do_not_see_each_other(profile: Profile) -> None
     x, w = normal(3, 9, 600), normal(4, 20, 600)
     whole = reference.linear(x, w, profile)
     for m, n in ((0, 0), (4, 19), (8, 7)):
-        assert_bitwise_equal(
-            reference.linear(x[m : m + 1], w[n : n + 1], profile), whole[m : m + 1, n : n + 1]
-        )
+        assert_bitwise_equal(reference.linear(x[m : m + 1], w[n : n + 1], profile), whole[m : m + 1, n : n + 1])
     assert first_difference((x[:1] @ w.T), whole[:1]) is not None, "the vendor's order is another"
 
 
@@ -108,12 +106,8 @@ def test_attention_against_binary64(profile: Profile) -> None:
         size = np.einsum("hl,lhd->hd", weight, np.abs(values))
         # A score is off by γ(66)·Σ|q||k|/8, so is its weight relatively, above and below the fraction;
         # exp, the chain over at most 256 keys, two combinations and the division add their roundings.
-        scores_off = (
-            gamma(66) * np.einsum("hd,lhd->hl", np.abs(q[t]).astype(np.float64), np.abs(keys)).max() / 8
-        )
-        bound = (
-            2 * (2 * scores_off) + gamma(2 * (2 + 256 + 2 * 4 + 2)) + (2.0**-8 if profile == "bf16" else 0)
-        )
+        scores_off = gamma(66) * np.einsum("hd,lhd->hl", np.abs(q[t]).astype(np.float64), np.abs(keys)).max() / 8
+        bound = 2 * (2 * scores_off) + gamma(2 * (2 + 256 + 2 * 4 + 2)) + (2.0**-8 if profile == "bf16" else 0)
         assert (np.abs(got[t] - exact) <= bound * size).all()
 
 
@@ -153,6 +147,4 @@ def test_embedding_in_each_profile() -> None:
     assert_bitwise_equal(reference.embedding(ids, w, "fp32"), w[ids])
     assert_bitwise_equal(reference.embedding(ids, w, "bf16"), bf16_round(w[ids]))
     q = reference.quantize(w)
-    assert_bitwise_equal(
-        reference.embedding(ids, w, "int8"), (q.values.astype(np.float32) * q.scale[:, None])[ids]
-    )
+    assert_bitwise_equal(reference.embedding(ids, w, "int8"), (q.values.astype(np.float32) * q.scale[:, None])[ids])

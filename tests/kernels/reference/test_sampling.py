@@ -39,9 +39,7 @@ def test_frequencies_follow_the_softmax() -> None:
     n = 20_000
     counts = np.bincount([draw(logits, seed) for seed in range(n)], minlength=6)
     chi_square = ((counts - n * p)[:5] ** 2 / (n * p)[:5]).sum()
-    assert chi_square < 18.5, (
-        "0.1 % of a right sampler's runs exceed this with four degrees; the seeds are fixed"
-    )
+    assert chi_square < 18.5, "0.1 % of a right sampler's runs exceed this with four degrees; the seeds are fixed"
     assert counts[5] == 0
 
 

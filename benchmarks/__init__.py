@@ -1,0 +1,1 @@
+"""Measurements of speed and memory, as ratios against a peer of the same run."""
