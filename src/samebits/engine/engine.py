@@ -225,6 +225,7 @@ class Engine:
         self.stats.preemptions += 1
         self._running.remove(sequence)
         self._drop_pages(sequence)
+        sequence.chunks = 0
         self._waiting.appendleft(sequence)
 
     def _admit(self, sequences: list[Sequence]) -> None:
