@@ -213,12 +213,14 @@ def tool(name: str) -> str:
 
 def checked(command: list[str | Path], timeout: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    assert done.returncode == 0, f"{command[0]}: exit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    assert done.returncode == 0, (
+        f"{command[0]}: exit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+    )
 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernels of the checkout for arm64 with replay.cc, linked statically, so that the emulator needs no libraries."""
+    """The kernels of the checkout for arm64 with replay.cc, linked statically: the emulator needs no libraries."""
     tool(EMULATOR)
     cmake, compiler = tool("cmake"), tool(COMPILER)
     build = tmp_path_factory.mktemp("arm64")
