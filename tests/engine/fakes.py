@@ -8,6 +8,7 @@ the answer or fails an assertion.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,7 +61,7 @@ class FakeDecoder:
         check_batch(batch, cache)
         starts, size = batch.seq_starts.tolist(), cache.page_size
         self.batch_sizes.append(len(starts) - 1)
-        self.chunks.append([(int(batch.positions[a]), b - a) for a, b in zip(starts, starts[1:], strict=False)])
+        self.chunks.append([(int(batch.positions[a]), b - a) for a, b in itertools.pairwise(starts)])
         rows: dict[int, NDArray[np.float32]] = {}
         wanted = set(batch.logit_rows.tolist())
         for i in range(len(starts) - 1):
