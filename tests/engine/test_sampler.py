@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +16,8 @@ from samebits.engine import SamplingParams
 from samebits.engine.request import Sequence
 from samebits.engine.sampler import adjust, sample_rows
 from samebits.engine.stops import StopMatcher
+from samebits.kernels import reference
 from samebits.numerics import assert_bitwise_equal
-
-# The package exports a function of this name, too.
-reference = importlib.import_module("samebits.kernels.reference.sample")
 
 
 def sequence(prompt: list[int], output: list[int] | None = None, index: int = 0, **values: Any) -> Sequence:
