@@ -292,7 +292,7 @@ class Engine:
     def _append(self, sequence: Sequence, sampled: Sampled) -> Event:
         if sampled.token_id is None:
             overflow = NumericsError(
-                f"logits after {len(sequence.tokens)} tokens are not all finite: the model overflowed"
+                f"logits after {len(sequence.tokens)} tokens are not all finite: the model or a penalty overflowed"
             )
             return self._finish(sequence, "error", error=overflow)
         token, params = sampled.token_id, sequence.params
@@ -306,8 +306,7 @@ class Engine:
                 return self._finish(sequence, "stop", token, token_id=token)
             shown = sequence.stops.push(sequence.stream.push(token))
         except Exception as fault:  # a fault in one request's text must not end the step for the others
-            error = SamebitsError(f"the output could not be decoded: {fault!r}")
-            return self._finish(sequence, "error", error=error, token_id=token)
+            return self._finish(sequence, "error", error=_undecodable(fault), token_id=token)
         sequence.text.append(shown)
         if sequence.stops.matched is not None:
             return self._finish(sequence, "stop", sequence.stops.matched, token_id=token, text=shown)
@@ -327,7 +326,10 @@ class Engine:
     ) -> Event:
         early_stop = sequence.stops.matched
         if reason != "error" and early_stop is None:
-            rest = sequence.stops.push(sequence.stream.finish()) + sequence.stops.finish()
+            try:
+                rest = sequence.stops.push(sequence.stream.finish()) + sequence.stops.finish()
+            except Exception as fault:  # as in _append
+                reason, stop_reason, error, rest = "error", None, _undecodable(fault), ""
             late_stop = sequence.stops.matched
             if late_stop is not None and reason == "length":
                 reason, stop_reason = "stop", late_stop
@@ -348,3 +350,7 @@ class Engine:
         self.pool.release(sequence.pages)
         sequence.pages = []
         sequence.computed = 0
+
+
+def _undecodable(fault: Exception) -> SamebitsError:
+    return SamebitsError(f"the output could not be decoded: {fault!r}")

@@ -16,7 +16,7 @@ MAX_CHOICES = 128
 
 
 def _number(name: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == math.inf:
         raise InputError(f"{value!r} is not a finite number", field=name, remedy=f"Give {low} to {high}.")
     if not (low < value if above else low <= value) or value > high:
         bound = "above" if above else "from"

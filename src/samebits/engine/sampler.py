@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A chosen token; ``token_id`` is None where the row's logits are not all finite."""
+    """A chosen token; ``token_id`` is None where the row's logits are not all finite, or penalties make them so."""
 
     token_id: int | None
     logprob: float | None = None
@@ -37,6 +37,9 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
         params = sequence.params
         if _adjusts(sequence) or params.temperature > 0:
             adjusted = adjust(logits[row], sequence) if _adjusts(sequence) else logits[row]
+            if not np.isfinite(adjusted.max()):  # a penalty overflowed: +infinity, NaN or nothing left to choose
+                results.append(Sampled(None))
+                continue
             token = kernels.sample(
                 ctx,
                 adjusted,
@@ -76,8 +79,12 @@ def _adjusts(sequence: Sequence) -> bool:
 
 def adjust(row: Floats, sequence: Sequence) -> Floats:
     """A copy of the row (V,) after penalties and bias, steps 1 to 3 of section 4."""
+    with np.errstate(all="ignore"):
+        return _adjust(row.copy(), sequence)
+
+
+def _adjust(row: Floats, sequence: Sequence) -> Floats:
     p = sequence.params
-    row = row.copy()
     if p.repetition_penalty != 1:
         seen = np.unique(np.asarray(sequence.tokens, np.int64))
         penalty = np.float32(p.repetition_penalty)

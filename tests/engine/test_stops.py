@@ -1,0 +1,114 @@
+"""Case A01: whatever the cut into pieces, what is shown is everything before the first stop text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samebits.engine.stops import StopMatcher
+
+
+def before_first(text: str, stops: Sequence[str]) -> tuple[str, bool]:
+    """The definition: the text before the earliest beginning of a stop, and whether there is one."""
+    for i in range(len(text)):
+        if any(text.startswith(stop, i) for stop in stops):
+            return text[:i], True
+    return text, False
+
+
+def show(kind: type[StopMatcher], pieces: Sequence[str], stops: Sequence[str]) -> tuple[list[str], str | None]:
+    matcher = kind(stops)
+    shown = [matcher.push(piece) for piece in pieces]
+    return [*shown, matcher.finish()], matcher.matched
+
+
+def check(kind: type[StopMatcher], pieces: Sequence[str], stops: Sequence[str]) -> None:
+    text, found = before_first("".join(pieces), stops)
+    shown, matched = show(kind, pieces, stops)
+    assert "".join(shown) == text
+    assert (matched is not None) == found
+    if matched is not None:
+        assert matched in stops
+        assert "".join(pieces).startswith(matched, len(text))
+    # Nothing is held that cannot belong to a stop: after each push, what is not shown is the beginning of one.
+    for end in range(1, len(pieces)):
+        so_far = "".join(pieces[:end])
+        if not before_first(so_far, stops)[1]:
+            held = so_far[len("".join(shown[:end])) :]
+            assert not held or any(stop.startswith(held[: len(stop)]) for stop in stops), "text is held for nothing"
+
+
+PIECES = st.lists(st.text("abc", max_size=4), max_size=12)
+STOPS = st.lists(st.text("abc", min_size=1, max_size=5), max_size=4)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(PIECES, STOPS)
+def test_any_cut_shows_the_text_before_the_first_stop(pieces: list[str], stops: list[str]) -> None:
+    check(StopMatcher, pieces, stops)
+
+
+@settings(max_examples=300, deadline=None)
+@given(PIECES, STOPS)
+def test_letter_by_letter_shows_the_same_as_at_once(pieces: list[str], stops: list[str]) -> None:
+    text = "".join(pieces)
+    assert "".join(show(StopMatcher, list(text), stops)[0]) == "".join(show(StopMatcher, [text], stops)[0])
+
+
+class HoldsNothing(StopMatcher):
+    """Sees only stops that one piece holds."""
+
+    def _pending(self) -> int | None:
+        return None
+
+
+class TakesTheFirstComplete(StopMatcher):
+    """Does not wait for a stop that began earlier."""
+
+    def push(self, text: str) -> str:
+        if self.matched is None and any(stop in self._held + text for stop in self._stops):
+            self.matched = next(stop for stop in self._stops if stop in self._held + text)
+            shown, self._held = (self._held + text).split(self.matched)[0], ""
+            return shown
+        return super().push(text)
+
+
+@pytest.mark.parametrize("kind", [HoldsNothing, TakesTheFirstComplete])
+def test_control_a_faulty_matcher_is_seen(kind: type[StopMatcher]) -> None:
+    @settings(max_examples=1500, deadline=None, database=None, derandomize=True, report_multiple_bugs=False)
+    @given(PIECES, STOPS)
+    def run(pieces: list[str], stops: list[str]) -> None:
+        check(kind, pieces, stops)
+
+    with pytest.raises(AssertionError):
+        run()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "stops", "shown", "matched"),
+    [
+        ([" D", " E", " F", " G", " H"], ["D E F G"], [" ", "", "", "", "", ""], "D E F G"),
+        (["x", "\n", "Q", ":", "y"], ["\nQ:"], ["x", "", "", "", "", ""], "\nQ:"),
+        (["one tw", "o three"], ["wo th"], ["one t", "", ""], "wo th"),  # cuts two words in half
+        (["x\n", "Qu", "it"], ["\nQ:"], ["x", "\nQu", "it", ""], None),  # held text is released
+        (["x\n", "Q"], ["\nQ:"], ["x", "", "\nQ"], None),  # and at the end
+        (["xabc"], ["ab", "abc"], ["x", ""], "abc"),
+        (["xab", "c"], ["ab", "abc"], ["x", "", ""], "ab"),
+        (["xabc"], ["bc", "abcd"], ["x", "a"], "bc"),  # the longer one never completes
+        (["xabc", "d"], ["bc", "abcd"], ["x", "", ""], "abcd"),
+        (["aaa", "b"], ["aab"], ["a", "", ""], "aab"),
+        (["anything"], [], ["anything", ""], None),
+    ],
+)
+def test_written_out(pieces: list[str], stops: list[str], shown: list[str], matched: str | None) -> None:
+    assert show(StopMatcher, pieces, stops) == (shown, matched)
+
+
+def test_after_a_match_nothing_is_shown() -> None:
+    matcher = StopMatcher(["b"])
+    assert [matcher.push(t) for t in ("ab", "c", "b")] == ["a", "", ""]
+    assert matcher.finish() == ""
+    assert matcher.matched == "b"
