@@ -205,11 +205,12 @@ class Engine:
 
     def _plan(self) -> Plan:
         running = [View(s.key, s.computed, len(s.tokens), s.pages) for s in self._running]
-        waiting = []
-        for sequence in list(self._waiting)[: self._limits.max_batch - len(running)]:
-            found = len(self.pool.find(self._prefix_digests(sequence))) * self._limits.page_size
-            waiting.append(View(sequence.key, found, len(sequence.tokens)))
-        return plan_step(running, waiting, self.pool.available, self._limits)
+        return plan_step(running, map(self._waiting_view, self._waiting), self.pool.available, self._limits)
+
+    def _waiting_view(self, sequence: Sequence) -> View:
+        found = self.pool.find(self._prefix_digests(sequence))
+        shared = self.pool.count_held(found)
+        return View(sequence.key, len(found) * self._limits.page_size, len(sequence.tokens), shared=shared)
 
     def _prefix_digests(self, sequence: Sequence) -> list[bytes]:
         """Digests of full pages that may be reused: the last token is always computed, for its logits."""

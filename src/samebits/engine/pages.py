@@ -73,6 +73,10 @@ class PagePool:
             pages.append(page)
         return pages
 
+    def count_held(self, pages: Sequence[int]) -> int:
+        """How many of the pages have a holder, so that ``share`` takes nothing from ``available`` for them."""
+        return sum(self._references[page] > 0 for page in pages)
+
     def share(self, pages: Sequence[int]) -> None:
         """Takes one more hold on pages that ``find`` returned."""
         for page in pages:

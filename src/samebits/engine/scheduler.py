@@ -5,8 +5,9 @@ Nothing here can reach a bit of any answer (docs/numerics.md); it decides only s
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -37,12 +38,14 @@ class View:
         computed: tokens whose keys and values are stored (for a waiting one: found in the prefix cache).
         total: tokens known: prompt and output so far.
         pages: pages held; empty for a waiting one.
+        shared: for a waiting one: of the pages found, those that a running sequence holds, which cost nothing.
     """
 
     key: int
     computed: int
     total: int
     pages: Sequence[int] = ()
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,14 @@ class Plan:
     preempted: tuple[int, ...]
 
 
-def plan_step(running: Sequence[View], waiting: Sequence[View], available: int, limits: Limits) -> Plan:
+def plan_step(running: Sequence[View], waiting: Iterable[View], available: int, limits: Limits) -> Plan:
     """Plans one step.
 
     Sequences that decode (one token left) go first, then prompts, each oldest first. When pages run out, the youngest
     running sequence is preempted, so the oldest always advances. Waiting sequences are admitted in order, only in a
-    step that preempted nothing.
+    step that preempted nothing, and only if all their tokens find room beside those that running prompts have yet to
+    compute: a prompt admitted for its first chunk alone would be preempted and computed again and again. ``waiting`` is
+    read no further than the first that is not admitted.
     """
     preempted: list[int] = []
     rows: list[tuple[int, int]] = []
@@ -101,14 +106,20 @@ def plan_step(running: Sequence[View], waiting: Sequence[View], available: int, 
         rows.append((view.key, count))
 
     admitted: list[int] = []
-    if not preempted:
-        for view in waiting:
-            count = min(view.total - view.computed, budget)
-            needed = limits.pages_for(view.computed + count)
-            if count == 0 or needed > available or len(alive) + len(admitted) >= limits.max_batch:
+    if not preempted and budget:
+        counts = dict(rows)
+        for view in alive:  # pages that running sequences have yet to take for the tokens they have
+            taken = max(len(view.pages), limits.pages_for(view.computed + counts.get(view.key, 0)))
+            available -= limits.pages_for(view.total) - taken
+        for view in itertools.islice(waiting, limits.max_batch - len(alive)):
+            needed = limits.pages_for(view.total) - view.shared
+            if needed > available:
                 break
+            count = min(view.total - view.computed, budget)
             available -= needed
             budget -= count
             admitted.append(view.key)
             rows.append((view.key, count))
+            if budget == 0:
+                break
     return Plan(tuple(rows), tuple(admitted), tuple(preempted))
