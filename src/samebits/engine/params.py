@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Self
 
 from samebits.errors import InputError
 
@@ -53,7 +53,7 @@ class SamplingParams:
             are those of the model: before penalties, bias, temperature and truncation.
 
     Raises:
-        InputError: a value of the wrong type or out of range.
+        InputError: an unknown name, a value of the wrong type or out of range.
     """
 
     max_tokens: int | None = 256
@@ -71,6 +71,15 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+
+    def __new__(cls, **values: Any) -> Self:
+        known = {f.name for f in fields(cls)}
+        for name in values:
+            if name not in known:
+                raise InputError(
+                    "unknown sampling parameter", field=str(name), remedy=f"Known: {', '.join(sorted(known))}."
+                )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -131,10 +140,4 @@ class SamplingParams:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:
         """From named values, refusing unknown names (InputError)."""
-        known = {f.name for f in fields(cls)}
-        for name in values:
-            if name not in known:
-                raise InputError(
-                    "unknown sampling parameter", field=str(name), remedy=f"Known: {', '.join(sorted(known))}."
-                )
-        return cls(**values)
+        return cls(**{str(name): value for name, value in values.items()})

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from samebits.engine.history import History
 from samebits.engine.params import SamplingParams
 from samebits.engine.stops import StopMatcher
 from samebits.errors import SamebitsError
@@ -117,6 +118,7 @@ class Sequence:
     logprobs: list[float] = field(default_factory=list)
     top_logprobs: list[tuple[TopLogprob, ...]] = field(default_factory=list)
     followers: list[Sequence] = field(default_factory=list)
+    history: History = field(default_factory=History)
 
     @property
     def output(self) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 
@@ -25,41 +24,39 @@ class Sampled:
 
 
 def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence]) -> list[Sampled]:
-    """Chooses the next token of each sequence from its row of logits (R, V)."""
-    finite = _finite_rows(logits)
-    tokens = kernels.argmax(ctx, logits)
-    results = []
-    for row, sequence in enumerate(sequences):
-        if not finite[row]:
-            results.append(Sampled(None))
-            continue
-        token = int(tokens[row])
-        params = sequence.params
-        if _adjusts(sequence) or params.temperature > 0:
-            adjusted = adjust(logits[row], sequence) if _adjusts(sequence) else logits[row]
-            if not np.isfinite(adjusted.max()):  # a penalty overflowed: +infinity, NaN or nothing left to choose
-                results.append(Sampled(None))
-                continue
-            token = kernels.sample(
-                ctx,
-                adjusted,
-                params.temperature,
-                params.top_k,
-                params.top_p,
-                params.min_p,
-                sequence.seed or 0,
-                len(sequence.tokens) - sequence.prompt_length,
-                sequence.index,
-            )
-        if params.logprobs is None:
-            results.append(Sampled(token))
-            continue
-        scores = np.empty((1, logits.shape[1]), np.float32)
-        kernels.log_softmax(ctx, logits[row : row + 1], scores)
-        ids, values = kernels.topk(ctx, scores, min(params.logprobs, scores.shape[1]))
-        top = tuple(TopLogprob(int(i), float(v)) for i, v in zip(ids[0], values[0], strict=True))
-        results.append(Sampled(token, float(scores[0, token]), top))
-    return results
+    """Chooses the next token of each sequence from its row of logits (R, V). Computes only what is asked for."""
+    plain = [s.params.temperature == 0 and not _adjusts(s) for s in sequences]
+    best = kernels.argmax(ctx, logits).tolist() if any(plain) else []
+    tokens: list[int | None] = []
+    for row, finite in enumerate(_finite_rows(logits).tolist()):
+        if not finite:
+            tokens.append(None)
+        else:
+            tokens.append(best[row] if plain[row] else _draw(ctx, logits[row], sequences[row]))
+    reported = [r for r, s in enumerate(sequences) if s.params.logprobs is not None and tokens[r] is not None]
+    if not reported:
+        return [Sampled(token) for token in tokens]
+    counts = [min(sequences[r].params.logprobs or 0, logits.shape[1]) for r in reported]
+    chosen = logits if len(reported) == len(sequences) else logits[reported]
+    scores = np.empty_like(chosen)
+    kernels.log_softmax(ctx, chosen, scores)
+    # Ordered by logit: two logits that differ can have one log-probability.
+    ids = kernels.topk(ctx, chosen, max(counts))[0] if any(counts) else np.empty((len(reported), 0), np.int32)
+    sampled = [Sampled(token) for token in tokens]
+    for i, row in enumerate(reported):
+        top = tuple(TopLogprob(t, float(scores[i, t])) for t in ids[i, : counts[i]].tolist())
+        sampled[row] = Sampled(tokens[row], float(scores[i, tokens[row]]), top)
+    return sampled
+
+
+def _draw(ctx: kernels.Context, row: Floats, sequence: Sequence) -> int | None:
+    p = sequence.params
+    if _adjusts(sequence):
+        row = adjust(row, sequence)
+        if not np.isfinite(row.max()):  # a penalty overflowed: +infinity, NaN or nothing left to choose
+            return None
+    index = len(sequence.tokens) - sequence.prompt_length
+    return kernels.sample(ctx, row, p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
 
 
 def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:
@@ -84,13 +81,14 @@ def adjust(row: Floats, sequence: Sequence) -> Floats:
 
 
 def _adjust(row: Floats, sequence: Sequence) -> Floats:
-    p = sequence.params
+    p, history = sequence.params, sequence.history
+    history.read(sequence.tokens, sequence.prompt_length)
     if p.repetition_penalty != 1:
-        seen = np.unique(np.asarray(sequence.tokens, np.int64))
+        seen = history.seen
         penalty = np.float32(p.repetition_penalty)
         row[seen] = np.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
     if p.frequency_penalty != 0 or p.presence_penalty != 0:
-        counts = Counter(sequence.output)
+        counts = history.counts
         ids = np.fromiter(counts.keys(), np.int64, len(counts))
         times = np.fromiter(counts.values(), np.float32, len(counts))
         row[ids] = row[ids] - np.float32(p.frequency_penalty) * times
