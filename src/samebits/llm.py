@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from samebits.numerics import PROFILES, VERSION, digest_json
 Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
 
 DEFAULT_KV_MEMORY = 512 << 20
+PROMPT_REMEDY = "Give a text, a list of messages, a list of token ids, or a list of those."
 
 
 class LLM:
@@ -122,13 +123,15 @@ class LLM:
             All choices, in the order of prompts, then of choices. One that failed alone has ``finish_reason`` "error".
 
         Raises:
-            InputError: a prompt or parameter is wrong; nothing was generated.
+            InputError: a prompt or parameter is wrong, or another request runs; nothing was generated.
         """
         many = split_prompts(prompts)
-        each = [params or SamplingParams()] * len(many) if not isinstance(params, Sequence) else list(params)
-        if len(each) != len(many):
+        each = _split_params(params, len(many))
+        if self.engine.busy:  # its events would be taken for ours
             raise InputError(
-                f"{len(each)} for {len(many)} prompts", field="params", remedy="Give one, or one for each prompt."
+                "another request runs",
+                field="generate",
+                remedy="Wait until it has ended, or drive the engine yourself.",
             )
         requests = [
             Request(tuple(self.encode_prompt(prompt, date=date)), p) for prompt, p in zip(many, each, strict=True)
@@ -138,7 +141,7 @@ class LLM:
         try:
             for i, request in enumerate(requests):
                 order[self.engine.add(request)] = i
-            while len(done) < sum(r.params.n for r in requests):
+            while self.engine.busy:
                 for event in self.engine.step():
                     index = order[event.request_id]
                     if on_event is not None:
@@ -156,16 +159,16 @@ class LLM:
         Raises:
             InputError: malformed, or no tokens result.
         """
+        kind = prompt_kind(prompt)
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt)
-        elif prompt and isinstance(prompt[0], Mapping):
+        elif kind == "conversation":
             text = self.tokenizer.apply_chat_template(prompt, date=date)  # type: ignore[arg-type]
             ids = self.tokenizer.encode(text, add_special=False)
+        elif kind == "ids":
+            ids = [int(i) for i in prompt]  # type: ignore[call-overload]
         else:
-            ids = list(prompt)  # type: ignore[arg-type]
-            if any(isinstance(i, bool) or not isinstance(i, int | np.integer) for i in ids):
-                raise InputError("is not a list of token ids", field="prompt", remedy="Give integers only.")
-            ids = [int(i) for i in ids]
+            raise InputError("is not a prompt", field="prompt", remedy=PROMPT_REMEDY)
         if not ids:
             raise InputError(
                 "has no tokens: it is empty and the model adds none", field="prompt", remedy="Give a non-empty prompt."
@@ -178,10 +181,10 @@ class LLM:
         Raises:
             InputError: no ids, ids outside the vocabulary, or more than the context holds.
         """
-        ids = np.asarray(self.encode_prompt(list(token_ids)), np.int64)
-        if ids.min() < 0 or ids.max() >= self.config.vocab_size or len(ids) > self.config.context_length:
+        ids = self.encode_prompt(list(token_ids))
+        if min(ids) < 0 or max(ids) >= self.config.vocab_size or len(ids) > self.config.context_length:
             raise InputError(
-                f"{len(ids)} ids from {ids.min()} to {ids.max()} do not fit",
+                f"{len(ids)} ids from {min(ids)} to {max(ids)} do not fit",
                 field="token_ids",
                 remedy=f"Ids go to {self.config.vocab_size - 1}, at most {self.config.context_length} of them.",
             )
@@ -189,7 +192,7 @@ class LLM:
         cache = self._decoder.new_cache(pages, 16)
         cache.zero_pages(np.arange(pages, dtype=np.int32))
         batch = Batch(
-            token_ids=ids.astype(np.int32),
+            token_ids=np.asarray(ids, np.int32),
             positions=rows,
             slots=rows.astype(np.int64),
             seq_starts=np.array([0, len(ids)], np.int32),
@@ -231,24 +234,56 @@ class LLM:
         self.close()
 
     def close(self) -> None:
-        """Frees weights, cache and threads; the object cannot be used afterwards."""
-        del self.engine, self._decoder, self._source, self._ctx
+        """Frees weights, cache and threads; the object cannot be used afterwards. Closing again does nothing."""
+        for name in ("engine", "_decoder", "_source", "_ctx"):
+            self.__dict__.pop(name, None)
+
+
+def prompt_kind(prompt: object) -> Literal["text", "conversation", "ids"] | None:
+    """What one prompt is, by all of its elements; None for what is no prompt. An empty list counts as ids."""
+    if isinstance(prompt, str):
+        return "text"
+    if isinstance(prompt, np.ndarray):
+        return "ids" if prompt.ndim == 1 and prompt.dtype.kind in "iu" else None
+    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
+        return None
+    if all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in prompt):
+        return "ids"
+    return "conversation" if all(isinstance(i, Mapping) for i in prompt) else None
 
 
 def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or many, as a list: decided by the kind of the first element."""
-    if isinstance(prompts, str):
-        return [prompts]
-    if not isinstance(prompts, Sequence | np.ndarray) or len(prompts) == 0:
+    """One prompt or many, as a list.
+
+    Raises:
+        InputError: neither a prompt nor a list of prompts, or an empty list.
+    """
+    if isinstance(prompts, list | tuple) and not prompts:
+        raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
+    if prompt_kind(prompts) is not None:
+        return [prompts]  # type: ignore[list-item]
+    if not isinstance(prompts, list | tuple | np.ndarray):
+        raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
+    for i, prompt in enumerate(prompts):
+        if prompt_kind(prompt) is None:
+            raise InputError(f"{prompt!r:.80} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
+    return list(prompts)
+
+
+def _split_params(params: object, prompts: int) -> list[SamplingParams]:
+    each = (
+        list(params) if isinstance(params, list | tuple) else [SamplingParams() if params is None else params] * prompts
+    )
+    for value in each:
+        if not isinstance(value, SamplingParams):
+            raise InputError(
+                f"{type(value).__name__} is not SamplingParams", field="params", remedy="Give SamplingParams(…)."
+            )
+    if len(each) != prompts:
         raise InputError(
-            "is empty or of no known kind",
-            field="prompts",
-            remedy="Give a text, a list of messages, a list of token ids, or a list of those.",
+            f"{len(each)} for {prompts} prompts", field="params", remedy="Give one, or one for each prompt."
         )
-    first = prompts[0]
-    if isinstance(first, str) or (isinstance(first, Sequence | np.ndarray) and not isinstance(first, bytes)):
-        return list(prompts)  # type: ignore[arg-type]
-    return [prompts]  # type: ignore[list-item]
+    return each
 
 
 def _positive(name: str, value: int, most: int) -> int:
