@@ -1,7 +1,15 @@
-from typing import Annotated
+"""Types of the C++ part, csrc/bindings.cc. Arrays are C-contiguous; sizes are checked there and raise ValueError.
 
-import numpy
+tests/repo/test_stub.py compares every name, parameter and type with the compiled module.
+"""
+
+import numpy as np
 from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
 
 class Context:
     def __init__(self, threads: int, isa: str) -> None: ...
@@ -12,12 +20,7 @@ class Context:
 
 class PackedMatrix:
     def __init__(self, profile: str, rows: int, cols: int) -> None: ...
-    def set_rows(
-        self,
-        context: Context,
-        row0: int,
-        rows: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    ) -> None: ...
+    def set_rows(self, context: Context, row0: int, rows: Floats) -> None: ...
     @property
     def profile(self) -> str: ...
     @property
@@ -29,9 +32,7 @@ class PackedMatrix:
 
 class KvCache:
     def __init__(self, profile: str, layers: int, pages: int, page_size: int, kv_heads: int, head_dim: int) -> None: ...
-    def zero_pages(
-        self, pages: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)]
-    ) -> None: ...
+    def zero_pages(self, pages: Ints) -> None: ...
     @property
     def pages(self) -> int: ...
     @property
@@ -41,75 +42,38 @@ class KvCache:
 
 def isas() -> list[str]: ...
 def dispatch() -> dict[str, dict[str, str]]: ...
-def linear(
-    context: Context,
-    x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    w: PackedMatrix,
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-    residual: bool = False,
-) -> None: ...
-def round_bf16(
-    x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-) -> None: ...
-def embedding(
-    context: Context,
-    ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    w: PackedMatrix,
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-) -> None: ...
-def rmsnorm(
-    context: Context,
-    x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    eps: float,
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-) -> None: ...
-def silu_mul(
-    context: Context,
-    gate_up: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-) -> None: ...
+def linear(context: Context, x: Floats, w: PackedMatrix, out: Floats, residual: bool = False) -> None: ...
+def embedding(context: Context, ids: Ints, w: PackedMatrix, out: Floats) -> None: ...
+def rmsnorm(context: Context, x: Floats, weight: Floats, eps: float, out: Floats) -> None: ...
+def silu_mul(context: Context, gate_up: Floats, out: Floats) -> None: ...
 def rope_store(
     context: Context,
-    qkv: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    slots: Annotated[NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    cos: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    sin: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    qkv: Floats,
+    positions: Ints,
+    slots: Longs,
+    cos: Floats,
+    sin: Floats,
     cache: KvCache,
     layer: int,
-    q_out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
+    q_out: Floats,
 ) -> None: ...
 def attention(
     context: Context,
-    q: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
+    q: Floats,
     cache: KvCache,
     layer: int,
-    positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    seq_starts: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    block_tables: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
+    positions: Ints,
+    seq_starts: Ints,
+    block_tables: Ints,
+    out: Floats,
 ) -> None: ...
-def log_softmax(
-    context: Context,
-    logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-) -> None: ...
-def argmax(
-    context: Context,
-    logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.int32], dict(shape=(None,), order="C", device="cpu")],
-) -> None: ...
-def topk(
-    context: Context,
-    logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu", writable=False)],
-    ids: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order="C", device="cpu")],
-    values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order="C", device="cpu")],
-) -> None: ...
+def round_bf16(x: Floats, out: Floats) -> None: ...
+def log_softmax(context: Context, logits: Floats, out: Floats) -> None: ...
+def argmax(context: Context, logits: Floats, out: Ints) -> None: ...
+def topk(context: Context, logits: Floats, ids: Ints, values: Floats) -> None: ...
 def sample(
     context: Context,
-    logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu", writable=False)],
+    logits: Floats,
     temperature: float,
     top_k: int,
     top_p: float,
@@ -119,13 +83,4 @@ def sample(
     choice: int,
 ) -> int: ...
 def philox(seed: int, token_index: int, choice: int) -> int: ...
-def dequantize(
-    type_name: str,
-    src: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order="C", device="cpu", writable=False)],
-    out: Annotated[NDArray[numpy.float32], dict(shape=(None,), order="C", device="cpu")],
-) -> None:
-    """
-    Writes the weights in src (uint8, whole blocks of type_name) to out (float32); see csrc/dequant.h.
-
-    Raises ValueError where the sizes do not agree or the type is unknown.
-    """
+def dequantize(type_name: str, src: Bytes, out: Floats) -> None: ...

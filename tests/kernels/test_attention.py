@@ -301,7 +301,7 @@ def test_exp_shows_its_bits(kernels: ModuleType, same_on_every_path: Callable[..
         cache.zero_pages(np.arange(count, dtype=np.int32))
         positions, slots = np.tile(np.int32([0, 1]), count), np.arange(2 * count, dtype=np.int64)
         q, out = np.empty((2 * count, 4), np.float32), np.empty((count, 4), np.float32)
-        kernels.rope_store(ctx, rows, positions, slots, *still, cache, 0, 1, q)
+        kernels.rope_store(ctx, rows, positions, slots, *still, cache, 0, q)
         starts, pages = np.arange(count + 1, dtype=np.int32), np.arange(count, dtype=np.int32)[:, None]
         kernels.attention(ctx, q[1::2].copy(), cache, 0, positions[1::2].copy(), starts, pages.copy(), out)
         return out

@@ -68,7 +68,7 @@ class _Load:
     def wanted(self) -> int:
         """How many requests should run now."""
         if self.steps_left == 0:
-            self.target = self.rng.choice((0, 1, 2, 4, 8, 12, 16, 20))
+            self.target = self.rng.choice((0, 1, 2, 4, 8, 16))
             self.steps_left = self.rng.randint(4, 24)
         self.steps_left -= 1
         return self.target

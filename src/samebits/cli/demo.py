@@ -25,7 +25,7 @@ def demo(
     profile: Annotated[str | None, typer.Option(help="Only this profile beside the vendor's matmul.")] = None,
     json_file: Annotated[str | None, typer.Option("--json", help="Write the rows to this file.")] = None,
     model: Annotated[str, typer.Option(help="A GGUF file, a Hugging Face folder, or smollm2.")] = "smollm2",
-    max_tokens: Annotated[int, typer.Option(help="Tokens of each completion.")] = 64,
+    max_tokens: Annotated[int, typer.Option(help="Tokens of each completion.")] = 48,
     threads: Annotated[int | None, typer.Option(help="One per CPU when not given.", show_default=False)] = None,
 ) -> None:
     """Send one prompt many times among random other requests and count the different answers.
