@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-
 # Every library here keeps its threads spinning for a while after a call (OpenBLAS about 20 ms), on cores that the next
 # arm needs. A pause before each burst lets them sleep; the first calls of a burst wake the arm's own.
 PAUSE = 0.06

@@ -87,6 +87,7 @@ struct Int8Block { float scale; int32_t start; };
 
 struct Fp32Product {
   using Sum = F32;
+  static constexpr int kRows = kTileRows;
   static constexpr int64_t kBlockUnits = kKBlock;
   static SB_INLINE Sum start(const Int8Block*) { return zero(); }
   static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) {
@@ -100,6 +101,7 @@ struct Fp32Product {
 };
 struct Bf16Product {
   using Sum = F32;
+  static constexpr int kRows = kTileRows;
   static constexpr int64_t kBlockUnits = kKBlock / 2;
   static SB_INLINE Sum start(const Int8Block*) { return zero(); }
   static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) { return dot2(acc, set1_u(x), load_u(w)); }
@@ -109,6 +111,8 @@ struct Bf16Product {
 };
 struct Int8Product {
   using Sum = U32;
+  // Blocks are short and sums and totals live side by side; with more rows they spill (381 against 640 GOP/s).
+  static constexpr int kRows = kTileRows > 3 ? kTileRows * 2 / 3 : 1;
   static constexpr int64_t kBlockUnits = kInt8Block / 4;
   // Weights are stored with 128 added; starting at -128 times the sum of the inputs takes it out again.
   static SB_INLINE Sum start(const Int8Block* b) { return set1_u(uint32_t(b->start)); }
@@ -180,15 +184,15 @@ void linear_tile(const LinearJob& job, int64_t row0, int64_t panel0) {
 }
 
 // Few rows leave registers free: more panels at once hide the latency of the chains.
-template <int R>
+template <class P, int R>
 constexpr int tile_vectors() {
-  constexpr int room = kTileRows * kTileVectors / R;
+  constexpr int room = P::kRows * kTileVectors / R;
   return room >= 8 ? 8 : room >= 4 ? 4 : room >= 2 ? 2 : 1;
 }
 
 template <class P, int R>
 void linear_panels(const LinearJob& job, int64_t row0, int64_t panel, int64_t panel_end) {
-  constexpr int V = tile_vectors<R>();
+  constexpr int V = tile_vectors<P, R>();
   for (; panel + V <= panel_end; panel += V) linear_tile<P, R, V>(job, row0, panel);
   for (; panel < panel_end; ++panel) linear_tile<P, R, 1>(job, row0, panel);
 }
@@ -224,7 +228,7 @@ template <class P>
 void linear_product(const LinearArgs& args, ThreadPool& pool, Buffer& scratch) {
   const PackedMatrix& w = *args.w;
   const int64_t block_count = w.profile == Profile::kInt8 ? ceil_div(w.cols, kInt8Block) : 0;
-  LinearJob job{&args, nullptr, nullptr, block_count, ceil_div(args.m, kTileRows)};
+  LinearJob job{&args, nullptr, nullptr, block_count, ceil_div(args.m, P::kRows)};
   const int64_t line = ceil_div(w.units() + kLanes, kLanes) * kLanes;
   const int64_t words = args.m * w.units() + job.tiles * line;
   scratch.grow(size_t(words) * 4 + size_t(args.m * block_count) * sizeof(Int8Block));
@@ -248,7 +252,7 @@ void linear_product(const LinearArgs& args, ThreadPool& pool, Buffer& scratch) {
       const int64_t stop = panel + step < end ? panel + step : end;
       for (int64_t tile = 0; tile < job.tiles; ++tile) {
         const int64_t begin = job.tile_begin(tile);
-        linear_rows<P, kTileRows>(job, job.tile_begin(tile + 1) - begin, begin, panel, stop);
+        linear_rows<P, P::kRows>(job, job.tile_begin(tile + 1) - begin, begin, panel, stop);
       }
     }
   });

@@ -104,7 +104,9 @@ class Engine:
         request_id = self._next_request
         self._next_request += 1
         params = request.params
-        seed = secrets.randbits(63) if params.seed is None else params.seed
+        seed = params.seed
+        if seed is None and params.temperature > 0:
+            seed = secrets.randbits(63)
         sequences = []
         for index in range(params.n):
             sequences.append(
@@ -223,6 +225,7 @@ class Engine:
         self.stats.preemptions += 1
         self._running.remove(sequence)
         self._drop_pages(sequence)
+        sequence.chunks = 0
         self._waiting.appendleft(sequence)
 
     def _admit(self, sequences: list[Sequence]) -> None:

@@ -55,7 +55,7 @@ class Completion:
         top_logprobs: per token, the asked number of best ids; None when not asked for.
         finish_reason: ``stop``, ``length``, ``cancelled`` or ``error``.
         stop_reason: the stop text or stop id that ended it, if one did.
-        seed: the seed that was used (drawn when none was given; irrelevant under greedy).
+        seed: the one given, or drawn; None when none was given and none needed (temperature 0).
         cached_prompt_tokens: prompt tokens whose keys and values came from the prefix cache.
         error: why it failed, with finish_reason ``error``.
     """
@@ -67,7 +67,7 @@ class Completion:
     top_logprobs: tuple[tuple[TopLogprob, ...], ...] | None
     finish_reason: FinishReason
     stop_reason: str | int | None
-    seed: int
+    seed: int | None
     cached_prompt_tokens: int
     error: SamebitsError | None = None
 
@@ -102,7 +102,7 @@ class Sequence:
     request_id: int
     index: int
     params: SamplingParams
-    seed: int
+    seed: int | None
     tokens: list[int]
     prompt_length: int
     max_total: int

@@ -44,7 +44,7 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
                 params.top_k,
                 params.top_p,
                 params.min_p,
-                sequence.seed,
+                sequence.seed or 0,
                 len(sequence.tokens) - sequence.prompt_length,
                 sequence.index,
             )

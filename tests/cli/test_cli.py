@@ -1,0 +1,100 @@
+"""The command line as a user meets it: output, JSON, and exit codes without tracebacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samebits.errors import ModelError
+from samebits.models.load import find_smollm2
+
+
+def samebits(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "samebits", *arguments], capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture
+def _smollm2() -> None:
+    try:
+        find_smollm2()
+    except ModelError as error:
+        pytest.skip(str(error))
+
+
+def test_info_names_the_chosen_path() -> None:
+    facts = json.loads(samebits("info", "--json").stdout)
+    assert facts["contract"] == "samebits-1"
+    assert facts["chosen"] == facts["isas"][-1]
+
+
+@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["generate", "no-such-model", "--prompt", "hi"], "model"),
+        (["generate", "smollm2", "--prompt", ""], "prompt"),
+        (["generate", "smollm2", "--prompt", "", "--chat"], "prompt"),
+        (["generate", "smollm2", "--prompt", "hi", "--max-tokens", "0"], "max_tokens"),
+        (["generate", "smollm2", "--prompt", "hi", "--max-tokens", "100000"], "max_tokens"),
+        (["generate", "smollm2", "--prompt", "hi " * 9000], "prompt"),
+        (["generate", "smollm2", "--prompt", "hi", "--temperature", "nan"], "temperature"),
+        (["generate", "smollm2", "--prompt", "hi", "--top-p", "0"], "top_p"),
+        (["generate", "smollm2", "--prompt", "hi", "--seed", str(2**63)], "seed"),
+        (["generate", "smollm2", "--prompt", "hi", "--profile", "fp64"], "profile"),
+        (["generate", "smollm2", "--prompt", "hi", "--threads", "0"], "threads"),
+        (["generate", "smollm2", "--prompt", "hi", "--isa", "sse9"], "isa"),
+        (["generate", "smollm2", "--prompt", "\U00050000"], "prompt"),
+        (["demo", "--runs", "1"], "runs"),
+        (["demo", "--profile", "vendor"], "profile"),
+        (["demo", "--json", "no-such-folder/x.json"], "json"),
+    ],
+)
+def test_bad_input_names_the_field_and_exits_with_2(arguments: list[str], field: str) -> None:
+    result = samebits(*arguments)
+    assert result.returncode == 2, result.stderr
+    assert result.stderr.startswith(f"samebits: {field}"), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF\x03\x00\x00\x00")
+    result = samebits("generate", str(broken), "--prompt", "hi")
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_unknown_option_exits_with_2() -> None:
+    assert samebits("generate", "smollm2", "--prompt", "hi", "--temprature", "1").returncode == 2
+
+
+@pytest.mark.usefixtures("_smollm2")
+def test_generate_gives_the_same_json_twice() -> None:
+    command = ["generate", "smollm2", "--prompt", "Name three rivers.", "--chat", "--max-tokens", "8", "--json"]
+    first, second = samebits(*command), samebits(*command, "--threads", "1")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+    result = json.loads(first.stdout)
+    assert len(result["token_ids"]) == len(result["logprobs"]) == 8
+    assert result["fingerprint"].startswith("sha256:")
+
+
+@pytest.mark.usefixtures("_smollm2")
+def test_demo_writes_its_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    result = samebits("demo", "--runs", "6", "--max-tokens", "6", "--profile", "bf16", "--json", str(file))
+    assert result.returncode == 0, result.stdout + result.stderr
+    vendor, ours = json.loads(file.read_text())["rows"]
+    assert vendor["profile"] == "vendor"
+    assert ours["unique"] == ours["logprob_variants"] == 1
+    assert ours["first_divergence"] is None
+    assert ours["max_logprob_diff"] == 0
+    assert set(ours) >= {
+        "mode", "profile", "completions", "unique", "modal_share", "first_divergence", "max_logprob_diff",
+        "tokens_per_s", "relative_speed",
+    }  # fmt: skip
+    assert vendor["logprob_variants"] > 1, "the control shows nothing: the vendor's bits never moved"
