@@ -1,6 +1,11 @@
 // Body of attention.h for one instruction set.
 
-constexpr int kGroupsAtOnce = 4;  // 64 keys, or 64 dims, beside kAttentionRows rows
+// Groups of sixteen keys, or of sixteen dims, beside R rows: as many as their accumulators leave registers for.
+template <int R>
+constexpr int groups_at_once() {
+  constexpr int room = kAttentionTile / R;
+  return room >= 4 ? 4 : room >= 2 ? 2 : 1;
+}
 
 // Where sixteen consecutive keys lie; pages shorter than sixteen are gathered into the same form.
 struct KeyGroup {
@@ -136,9 +141,10 @@ SB_INLINE void weigh_vectors(const uint32_t* weights, int64_t stride, const KeyG
 template <bool kBf16, int R>
 SB_INLINE void weigh_values(const uint32_t* weights, int64_t stride, const KeyGroup* groups, int64_t group_count,
                             int64_t width, float* const* out) {
+  constexpr int G = groups_at_once<R>();
   int64_t d = 0;
-  for (; d + kGroupsAtOnce * kLanes <= width; d += kGroupsAtOnce * kLanes)
-    weigh_vectors<kBf16, R, kGroupsAtOnce>(weights, stride, groups, group_count, width, d, out);
+  for (; d + G * kLanes <= width; d += G * kLanes)
+    weigh_vectors<kBf16, R, G>(weights, stride, groups, group_count, width, d, out);
   for (; d < width; d += kLanes) weigh_vectors<kBf16, R, 1>(weights, stride, groups, group_count, width, d, out);
 }
 
@@ -208,9 +214,10 @@ void attend_block(const AttentionJob& job, const RowTile& t, const uint32_t* q, 
   const int64_t key_end = most_keys < block0 + kKeyBlock ? most_keys : block0 + kKeyBlock;
   const int64_t group_count = ceil_div(key_end - block0, kLanes);
   find_groups(job, t, block0, key_end, gathered, s);
+  constexpr int G = groups_at_once<R>();
   int64_t g = 0;
-  for (; g + kGroupsAtOnce <= group_count; g += kGroupsAtOnce)
-    score_groups<kBf16, R, kGroupsAtOnce>(q, job.units, s.groups + g, job.scale, s.scores + g * kLanes);
+  for (; g + G <= group_count; g += G)
+    score_groups<kBf16, R, G>(q, job.units, s.groups + g, job.scale, s.scores + g * kLanes);
   for (; g < group_count; ++g)
     score_groups<kBf16, R, 1>(q, job.units, s.groups + g, job.scale, s.scores + g * kLanes);
   int64_t valid[R];

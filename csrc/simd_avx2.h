@@ -77,3 +77,4 @@ SB_INLINE U32 dot4(U32 acc, U32 x, U32 w) { return {dot4_half(acc.a, x.a, w.a), 
 constexpr int kTileRows = 6;  // 6 rows x 1 pair of registers = 12 accumulators of 16 registers
 constexpr int kTileVectors = 1;
 constexpr int kAttentionRows = 3;
+constexpr int kAttentionTile = 6;  // rows x groups, as above

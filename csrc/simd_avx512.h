@@ -46,6 +46,9 @@ SB_INLINE U32 pair(U32 first, U32 second) { return {_mm512_or_si512(_mm512_slli_
 
 SB_INLINE F32 dot2(F32 acc, U32 a, U32 b) {
 #ifdef __AVX512BF16__
+#if defined(__clang__) && __clang_major__ < 19
+  asm("" : "+v"(a.v));  // Clang 16 recurses without end on a broadcast of 32 bits that is used as bf16
+#endif
   return {_mm512_dpbf16_ps(acc.v, (__m512bh)a.v, (__m512bh)b.v)};
 #else
   const __m512i high = _mm512_set1_epi32(int(0xffff0000u));
@@ -69,4 +72,5 @@ SB_INLINE U32 dot4(U32 acc, U32 x, U32 w) {
 
 constexpr int kTileRows = 12;    // 12 rows x 2 vectors = 24 accumulators of 32 registers
 constexpr int kTileVectors = 2;
-constexpr int kAttentionRows = 6;  // x 4 vectors = 24 accumulators
+constexpr int kAttentionRows = 6;
+constexpr int kAttentionTile = 24;  // rows x groups, as above

@@ -67,6 +67,7 @@ SB_INLINE uint32x4_t dot4_part(uint32x4_t acc, uint32x4_t x, uint32x4_t w) {
 SB_INLINE U32 dot4(U32 acc, U32 x, U32 w) { SB_EACH(U32, dot4_part(acc.v[i], x.v[i], w.v[i])); }
 #undef SB_EACH
 
-constexpr int kTileRows = 6;  // 6 rows x 4 registers = 24 accumulators of 32 registers
+constexpr int kTileRows = 5;  // 5 rows x 4 registers = 20 accumulators of 32 registers; bf16 takes 9 more
 constexpr int kTileVectors = 1;
 constexpr int kAttentionRows = 3;
+constexpr int kAttentionTile = 5;  // rows x groups, as above

@@ -62,3 +62,4 @@ SB_INLINE U32 dot4(U32 acc, U32 x, U32 w) { SB_EACH(U32, dot4_lane(acc.v[i], x.v
 constexpr int kTileRows = 2;
 constexpr int kTileVectors = 1;
 constexpr int kAttentionRows = 2;
+constexpr int kAttentionTile = 2;

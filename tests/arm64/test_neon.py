@@ -11,7 +11,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,10 @@ def normal(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
 
 def extreme(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
     """Finite floats of any pattern; half of them zeros, denormals, ends of ranges and points where bf16 rounds."""
-    awkward = np.float32([0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, -1.1754944e-38, 3.4028235e38, -3.3895e38, 1.0])
-    edges = np.float32([s * 2.0**-55 * (1 + e * 2.0**-9) for s in (1, -1) for e in (-2, -1, 0, 1)])
+    awkward = np.array(
+        [0.0, -0.0, 1e-45, -1e-45, 1.1754942e-38, -1.1754944e-38, 3.4028235e38, -3.3895e38, 1.0], np.float32
+    )
+    edges = np.array([s * 2.0**-55 * (1 + e * 2.0**-9) for s in (1, -1) for e in (-2, -1, 0, 1)], np.float32)
     bits = rng.integers(0, 2**32, shape, dtype=np.uint32)
     bits = np.where(bits & np.uint32(0x7F800000) == 0x7F800000, bits ^ np.uint32(0x40000000), bits)
     pool = np.concatenate([awkward, edges])
@@ -84,7 +86,7 @@ def embedding_cases(rng: np.random.Generator) -> Iterator[Case]:
 def rmsnorm_cases(rng: np.random.Generator) -> Iterator[Case]:
     for width in (576, 1, 5, 16, 17, 100):
         for make in (normal, extreme):
-            x, weight, eps = make(rng, 10, width), normal(rng, width), np.float32([1e-5])
+            x, weight, eps = make(rng, 10, width), normal(rng, width), np.array([1e-5], np.float32)
             x[1] = 1e-45
             yield Case("rmsnorm", [10, width], [x, weight, eps], [reference.rmsnorm(x, weight, float(eps[0]))])
 
@@ -96,6 +98,7 @@ def attention_case(rng: np.random.Generator, profile: Profile, page_size: int, d
     """
     heads, kv, lengths = 4, 2, (270, 530)
     chunk = np.arange(250, 264, dtype=np.int32)
+    last = np.array([529], np.int32)
     counts = [-(-length // page_size) for length in lengths]
     order = rng.permutation(np.arange(1, sum(counts) + 1, dtype=np.int32))
     tables = np.zeros((2, max(counts)), np.int32)
@@ -106,7 +109,7 @@ def attention_case(rng: np.random.Generator, profile: Profile, page_size: int, d
     positions = [np.arange(length, dtype=np.int32) for length in lengths]
     slots = [tables[s, p // page_size].astype(np.int64) * page_size + p % page_size for s, p in enumerate(positions)]
     rotated, expected = [], []
-    for s, wanted in enumerate((chunk, np.int32([529]))):
+    for s, wanted in enumerate((chunk, last)):
         cos, sin = rope.cos[: lengths[s]], rope.sin[: lengths[s]]
         q = reference.rotate(qkv[s][:, :heads], cos, sin)
         k = reference.rotate(qkv[s][:, heads : heads + kv], cos, sin)
@@ -115,9 +118,9 @@ def attention_case(rng: np.random.Generator, profile: Profile, page_size: int, d
     if make is normal:
         assert np.isfinite(expected[0][:7]).all()
         assert np.isnan(expected[0][7:]).all()
-    rows = np.concatenate([chunk, np.int32([lengths[0] + 529])])
+    rows = np.concatenate([chunk, last + np.int32(lengths[0])])
     arrays = [np.concatenate(qkv), np.concatenate(positions), np.concatenate(slots), rope.cos, rope.sin, rows]
-    arrays += [np.concatenate([chunk, np.int32([529])]), np.int32([0, chunk.size, rows.size]), tables]
+    arrays += [np.concatenate([chunk, last]), np.array([0, chunk.size, rows.size], np.int32), tables]
     sizes = [sum(counts) + 1, page_size, kv, dim, heads, sum(lengths), rows.size, 2, tables.shape[1]]
     outputs = [np.concatenate(rotated), np.concatenate(expected).reshape(rows.size, -1)]
     return Case("attention", [PROFILES.index(profile), *sizes], arrays, outputs)
@@ -150,7 +153,7 @@ def exp_shifted_cases(rng: np.random.Generator) -> Iterator[Case]:
         most, t = logits.max(), np.float32(temperature)
         with np.errstate(all="ignore"):
             expected = exp32((logits - most) / t)
-        yield Case("exp_shifted", [count], [logits, np.float32([most, t])], [expected])
+        yield Case("exp_shifted", [count], [logits, np.array([most, t], np.float32)], [expected])
 
 
 def sample_cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -211,11 +214,10 @@ def tool(name: str) -> str:
     return path or pytest.skip(f"{name} is not installed ({PACKAGES})")
 
 
-def checked(command: list[str | Path], timeout: int) -> None:
+def checked(command: Sequence[str | Path], timeout: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    assert done.returncode == 0, (
-        f"{command[0]}: exit status {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    )
+    said = done.stdout[-3000:] + done.stderr[-3000:]
+    assert done.returncode == 0, f"{command[0]}: exit status {done.returncode}\n{said}"
 
 
 @pytest.fixture(scope="session")
@@ -229,7 +231,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = str(len(os.sched_getaffinity(0)))
     checked([cmake, "--build", build, "--target", "samebits_kernels", "--parallel", jobs], 600)
     warnings = ["-Wall", "-Wextra", "-Werror"]
-    include = ["-std=c++20", "-O1", "-static", "-pthread", "-I", ROOT / "csrc"]
+    include: list[str | Path] = ["-std=c++20", "-O1", "-static", "-pthread", "-I", ROOT / "csrc"]
     sources = [Path(__file__).with_name("replay.cc"), build / "libsamebits_kernels.a"]
     checked([compiler, *warnings, *include, *sources, "-o", build / "replay"], 120)
     return build / "replay"
@@ -246,7 +248,8 @@ def replay(program: Path) -> Replay:
         inputs, results = program.with_name("cases"), program.with_name("results")
         inputs.write_bytes(b"".join(case.record() for case in records))
         checked([tool(EMULATOR), program, isa, str(threads), inputs, results], 300)
-        data, at, outputs = results.read_bytes(), 0, []
+        outputs: list[list[Array]] = []
+        data, at = results.read_bytes(), 0
         for case in records:
             outputs.append([])
             for expected in case.expected:
