@@ -34,13 +34,27 @@ void keep_top_k(std::vector<Candidate>& kept, int64_t k) {
 void keep_top_p(std::vector<Candidate>& kept, double top_p) {
   if (top_p >= 1.0) return;
   const Wide wanted = Wide(uint64_t(std::floor(top_p * 4294967296.0))) * total_weight(kept);
-  std::sort(kept.begin(), kept.end());
-  uint64_t sum = 0;
-  size_t count = 0;
+  // The prefix ends in [low, high): halve that by rank until little is left to sort. Sorting the whole would add no more
+  // than an order that nothing asks for.
+  auto low = kept.begin(), high = kept.end();
+  uint64_t sum = 0;  // of the weights before low
+  while (high - low > 64) {
+    const auto middle = low + (high - low) / 2;
+    std::nth_element(low, middle, high);
+    uint64_t half = 0;
+    for (auto c = low; c < middle; ++c) half += c->weight;
+    if ((Wide(sum + half) << 32) >= wanted) {
+      high = middle;
+    } else {
+      low = middle;
+      sum += half;
+    }
+  }
+  std::sort(low, high);
   do {
-    sum += kept[count++].weight;
-  } while (count < kept.size() && (Wide(sum) << 32) < wanted);
-  kept.resize(count);
+    sum += (low++)->weight;
+  } while (low < high && (Wide(sum) << 32) < wanted);
+  kept.erase(low, kept.end());
 }
 
 }  // namespace
@@ -80,19 +94,42 @@ uint64_t philox(int64_t seed, uint32_t token_index, uint32_t choice) {
 }
 
 int64_t argmax(const float* logits, int64_t vocab) {
-  int64_t best = 0;
-  for (int64_t i = 1; i < vocab; ++i)
-    if (logits[i] > logits[best]) best = i;
-  return best;
+  // The greatest in lanes, which compilers vectorise, then its first place. A NaN is greater than nothing.
+  constexpr int64_t kLanes = 64;
+  float most[kLanes];
+  std::fill(most, most + kLanes, logits[0]);
+  int64_t i = 0;
+  for (; i + kLanes <= vocab; i += kLanes)
+    for (int64_t j = 0; j < kLanes; ++j) most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
+  for (; i < vocab; ++i) most[0] = logits[i] > most[0] ? logits[i] : most[0];
+  for (int64_t j = 1; j < kLanes; ++j) most[0] = most[j] > most[0] ? most[j] : most[0];
+  for (i = 0; i + kLanes <= vocab; i += kLanes) {
+    uint32_t found = 0;
+    for (int64_t j = 0; j < kLanes; ++j) found |= uint32_t(logits[i + j] == most[0]);
+    if (found) break;
+  }
+  for (; i < vocab; ++i)
+    if (logits[i] == most[0]) return i;
+  return 0;  // the first logit is a NaN
 }
 
 void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* values) {
-  std::vector<Candidate> all(static_cast<size_t>(vocab));
-  for (int64_t i = 0; i < vocab; ++i) all[size_t(i)] = {logits[i], int32_t(i), 0};
-  std::partial_sort(all.begin(), all.begin() + k, all.end());
+  std::vector<Candidate> first;  // a heap, the last in the order on top
+  first.reserve(size_t(k));
+  for (int64_t i = 0; i < vocab && k > 0; ++i) {
+    const Candidate c{logits[i], int32_t(i), 0};
+    if (int64_t(first.size()) == k) {
+      if (!(c < first.front())) continue;
+      std::pop_heap(first.begin(), first.end());
+      first.pop_back();
+    }
+    first.push_back(c);
+    std::push_heap(first.begin(), first.end());
+  }
+  std::sort_heap(first.begin(), first.end());
   for (int64_t i = 0; i < k; ++i) {
-    ids[i] = all[size_t(i)].id;
-    values[i] = all[size_t(i)].logit;
+    ids[i] = first[size_t(i)].id;
+    values[i] = first[size_t(i)].logit;
   }
 }
 
@@ -103,16 +140,21 @@ int64_t sample(const SampleArgs& a, const KernelTable& table, ThreadPool& pool, 
   float* e = scratch.as<float>();
   table.exp_shifted({a.logits, a.vocab, a.logits[best], a.temperature, e}, pool);
   std::vector<Candidate> kept;
+  kept.reserve(size_t(a.vocab));
   for (int64_t i = 0; i < a.vocab; ++i)
     // Ids without weight can still be among the first k, but never drawn.
     if (const uint64_t w = uint64_t(double(e[i]) * kOne40); w > 0) kept.push_back({a.logits[i], int32_t(i), w});
-  keep_top_k(kept, a.top_k);
-  keep_top_p(kept, a.top_p);
+  if (a.top_k > 0 || a.top_p < 1.0) {
+    std::vector<Candidate> first = kept;  // the candidates themselves stay in the order of ids, for the draw
+    keep_top_k(first, a.top_k);
+    keep_top_p(first, a.top_p);
+    const Candidate last = *std::max_element(first.begin(), first.end());
+    std::erase_if(kept, [&](const Candidate& c) { return last < c; });
+  }
   if (a.min_p > 0) {
     const uint64_t least = uint64_t(std::ceil(a.min_p * kOne40));
     std::erase_if(kept, [&](const Candidate& c) { return c.weight < least && c.id != best; });
   }
-  std::sort(kept.begin(), kept.end(), [](const Candidate& x, const Candidate& y) { return x.id < y.id; });
   const uint64_t target = uint64_t(Wide(philox(a.seed, a.token_index, a.choice)) * total_weight(kept) >> 64);
   uint64_t sum = 0;
   for (const Candidate& c : kept)
