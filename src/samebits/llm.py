@@ -127,12 +127,7 @@ class LLM:
         """
         many = split_prompts(prompts)
         each = _split_params(params, len(many))
-        if self.engine.busy:  # its events would be taken for ours
-            raise InputError(
-                "another request runs",
-                field="generate",
-                remedy="Wait until it has ended, or drive the engine yourself.",
-            )
+        self._check_idle()
         requests = [
             Request(tuple(self.encode_prompt(prompt, date=date)), p) for prompt, p in zip(many, each, strict=True)
         ]
@@ -153,6 +148,12 @@ class LLM:
                 self.engine.cancel(request_id)
         return [done[key] for key in sorted(done)]
 
+    def _check_idle(self) -> None:
+        if self.engine.busy:  # events of its requests would be taken for ours
+            raise InputError(
+                "another request runs", field="generate", remedy="Wait for its end, or drive the engine yourself."
+            )
+
     def encode_prompt(self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE) -> list[int]:
         """Token ids of a prompt: a text gets the model's BOS, a conversation its template, ids stay as they are.
 
@@ -166,7 +167,7 @@ class LLM:
             text = self.tokenizer.apply_chat_template(prompt, date=date)  # type: ignore[arg-type]
             ids = self.tokenizer.encode(text, add_special=False)
         elif kind == "ids":
-            ids = [int(i) for i in prompt]  # type: ignore[call-overload]
+            ids = [int(i) for i in prompt]  # type: ignore[arg-type]
         else:
             raise InputError("is not a prompt", field="prompt", remedy=PROMPT_REMEDY)
         if not ids:
@@ -271,14 +272,14 @@ def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 
 
 def _split_params(params: object, prompts: int) -> list[SamplingParams]:
-    each = (
-        list(params) if isinstance(params, list | tuple) else [SamplingParams() if params is None else params] * prompts
-    )
-    for value in each:
+    one = SamplingParams() if params is None else params
+    each: list[SamplingParams] = []
+    for value in one if isinstance(one, list | tuple) else [one] * prompts:
         if not isinstance(value, SamplingParams):
             raise InputError(
                 f"{type(value).__name__} is not SamplingParams", field="params", remedy="Give SamplingParams(…)."
             )
+        each.append(value)
     if len(each) != prompts:
         raise InputError(
             f"{len(each)} for {prompts} prompts", field="params", remedy="Give one, or one for each prompt."

@@ -105,6 +105,8 @@ def test_case_s08_the_id_at_fault_is_named() -> None:
 
 
 def test_an_unknown_name_is_refused_and_the_known_are_listed() -> None:
+    with pytest.raises(InputError, match=r"^best_of: unknown sampling parameter\. Known: .*temperature"):  # case S09
+        SamplingParams(best_of=2)  # type: ignore[call-arg]
     with pytest.raises(InputError, match=r"^temprature: unknown sampling parameter\. Known: .*temperature"):
         SamplingParams.from_mapping({"temprature": 1})
 

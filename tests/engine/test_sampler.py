@@ -168,3 +168,36 @@ def test_case_s02_choice_and_token_index_enter_the_draw() -> None:
         drawn = [sample_rows(CTX, row, [s])[0].token_id for s in cases]
         assert len(set(drawn)) > 28, "draws repeat"
         assert drawn == [by_reference(row[0], s)[1] for s in cases]
+
+
+def test_the_best_reported_is_the_chosen_where_log_probabilities_tie() -> None:
+    """Logits apart by one unit in the last place share a log-probability; the order is that of the logits."""
+    row = np.ones((1, VOCAB), np.float32)
+    row[0, 7], row[0, 40] = 0.99999994, 1.0000001
+    row[0, 41:] = -5
+    (got,) = sample_rows(CTX, row, [sequence([1], logprobs=20)])
+    assert got.token_id == got.top[0].token_id == 40
+    by_logit = sorted(range(VOCAB), key=lambda i: (-row[0, i], i))[:20]
+    assert [t.token_id for t in got.top] == by_logit
+    scores = np.empty_like(row)
+    kernels.log_softmax(CTX, row, scores)
+    by_score = sorted(range(VOCAB), key=lambda i: (-scores[0, i], i))[:20]
+    assert by_score != by_logit, "not exercised: no log-probabilities tie where logits differ"
+
+
+def test_nothing_is_computed_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("argmax", "sample", "log_softmax", "topk"):
+        real = getattr(kernels, name)
+        monkeypatch.setattr(kernels, name, lambda *a, name=name, real=real: (calls.append(name), real(*a))[1])
+    rows = np.random.default_rng(1).normal(0, 3, (3, VOCAB)).astype(np.float32)
+    for expected, values in (
+        (["argmax"], [{}, {}, {}]),
+        (["sample", "sample", "sample"], [{"temperature": 1.0}] * 3),
+        (["argmax", "sample"], [{}, {"presence_penalty": 1.0}, {}]),
+        (["argmax", "log_softmax"], [{}, {"logprobs": 0}, {"logprobs": 0}]),
+        (["argmax", "log_softmax", "topk"], [{"logprobs": 0}, {"logprobs": 2}, {}]),
+    ):
+        calls.clear()
+        sample_rows(CTX, rows, [sequence([1], **v) for v in values])
+        assert calls == expected

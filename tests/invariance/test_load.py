@@ -107,8 +107,8 @@ def test_control_a_wrong_page_of_the_prefix_cache_is_seen(
 def test_preempted_or_not(profile: str, real_model: str, prompts: list[list[int]], ask: Any, alone: Any) -> None:
     with LLM(real_model, profile, page_size=16, prefix_cache=False) as roomy:
         page = roomy._decoder.cache_bytes(16)
-    chosen = [6, 7, 8, 9, 10, 11]
-    with LLM(real_model, profile, page_size=16, kv_memory=26 * page, chunk=64) as llm:
+    chosen = [2, 3, 5, 6, 7, 8]  # their prompts fill 18 pages, and each grows into one more
+    with LLM(real_model, profile, page_size=16, kv_memory=18 * page) as llm:
         answers = ask(llm, [prompts[i] for i in chosen])
         assert llm.engine.stats.preemptions > 0, "not exercised: nothing was preempted"
         assert llm.engine.pool.held == 0

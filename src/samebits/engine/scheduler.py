@@ -62,9 +62,8 @@ def plan_step(running: Sequence[View], waiting: Iterable[View], available: int, 
 
     Sequences that decode (one token left) go first, then prompts, each oldest first. When pages run out, the youngest
     running sequence is preempted, so the oldest always advances. Waiting sequences are admitted in order, only in a
-    step that preempted nothing, and only if all their tokens find room beside those that running prompts have yet to
-    compute: a prompt admitted for its first chunk alone would be preempted and computed again and again. ``waiting`` is
-    read no further than the first that is not admitted.
+    step that preempted nothing, and only if all their tokens find room: one admitted for its first chunk alone could be
+    preempted and computed again and again. ``waiting`` is read no further than the first that is not admitted.
     """
     preempted: list[int] = []
     rows: list[tuple[int, int]] = []
@@ -106,11 +105,7 @@ def plan_step(running: Sequence[View], waiting: Iterable[View], available: int, 
         rows.append((view.key, count))
 
     admitted: list[int] = []
-    if not preempted and budget:
-        counts = dict(rows)
-        for view in alive:  # pages that running sequences have yet to take for the tokens they have
-            taken = max(len(view.pages), limits.pages_for(view.computed + counts.get(view.key, 0)))
-            available -= limits.pages_for(view.total) - taken
+    if not preempted and budget:  # so every running prompt is computed to its end, and needs no more room than it has
         for view in itertools.islice(waiting, limits.max_batch - len(alive)):
             needed = limits.pages_for(view.total) - view.shared
             if needed > available:
