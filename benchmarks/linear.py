@@ -6,6 +6,8 @@ import argparse
 import json
 import os
 import platform
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from rich.console import Console
@@ -14,17 +16,20 @@ from rich.table import Table
 
 from benchmarks.timing import interleaved, read_bandwidth
 from samebits import kernels
+from samebits.numerics import PROFILES
 
 SHAPES = {"qkv": (576, 960), "output": (576, 576), "gate_up": (576, 3072), "down": (1536, 576), "square": (2048, 2048)}
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 HEAD = (576, 49152)
-PROFILES = ("fp32", "bf16", "int8")
 
 
-def arms(k: int, n: int, ctx: kernels.Context, weights: dict[str, kernels.PackedMatrix], w: np.ndarray, m: int):  # type: ignore[no-untyped-def]
+def arms(
+    ctx: kernels.Context, weights: dict[str, kernels.PackedMatrix], w: np.ndarray, m: int
+) -> dict[str, Callable[[], object]]:
     """The same product in every way at hand."""
+    n, k = w.shape
     x, out = np.random.default_rng(1).standard_normal((m, k)).astype(np.float32), np.empty((m, n), np.float32)
-    calls = {p: lambda p=p: kernels.linear(ctx, x, weights[p], out) for p in PROFILES}
+    calls: dict[str, Callable[[], object]] = {p: partial(kernels.linear, ctx, x, weights[p], out) for p in PROFILES}
     calls["numpy"] = lambda: np.matmul(x, w.T, out=out)
     try:
         import torch
@@ -62,7 +67,7 @@ def main() -> None:
                 matrix.set_rows(ctx, 0, w)
             packed[k, n] = w, weights
         w, weights = packed[k, n]
-        best = interleaved(arms(k, n, ctx, weights, w, m), rounds=rounds)
+        best = interleaved(arms(ctx, weights, w, m), rounds=rounds)
         records.append(
             {
                 "layer": name,

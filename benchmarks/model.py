@@ -19,8 +19,9 @@ from rich.table import Table
 
 from benchmarks.timing import read_bandwidth
 from samebits import LLM, SamplingParams
+from samebits.kernels.context import usable_cpus
+from samebits.numerics import PROFILES
 
-PROFILES = ("fp32", "bf16", "int8")
 PROMPT = "Once upon a time"
 NEW_TOKENS = 128
 
@@ -85,7 +86,7 @@ def main() -> None:
         print(json.dumps(measure(options.one)))
         return
     console = Console(width=140)
-    bandwidth = read_bandwidth(2)
+    bandwidth = read_bandwidth(usable_cpus())
     table = Table(title=f"SmolLM2-135M, {NEW_TOKENS} new tokens; read bandwidth {bandwidth / 1e9:.1f} GB/s")
     for column in (
         "profile",

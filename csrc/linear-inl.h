@@ -82,32 +82,28 @@ inline void pack_weights(PackedMatrix& w, int64_t row0, int64_t rows, const floa
 // ---- the product ----------------------------------------------------------------------------------------------------
 
 // Each product says how a block starts, how one unit is added, and how a finished block joins the blocks before it.
-// `Block` is what a row brings for one block (int8 only).
+// `Int8Block` is what a row brings for one block (int8 only).
 struct Int8Block { float scale; int32_t start; };
 
-struct Fp32Product {
+struct FloatProduct {
   using Sum = F32;
   static constexpr int kRows = kTileRows;
-  static constexpr int64_t kBlockUnits = kKBlock;
   static SB_INLINE Sum start(const Int8Block*) { return zero(); }
+  static SB_INLINE F32 join(bool first, F32 total, Sum block, const Int8Block*) {
+    return first ? block : add(total, block);
+  }
+};
+struct Fp32Product : FloatProduct {
+  static constexpr int64_t kBlockUnits = kKBlock;
   static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) {
     float value;
     __builtin_memcpy(&value, &x, 4);
     return fma(set1(value), load(reinterpret_cast<const float*>(w)), acc);
   }
-  static SB_INLINE F32 join(bool first, F32 total, Sum block, const Int8Block*) {
-    return first ? block : add(total, block);
-  }
 };
-struct Bf16Product {
-  using Sum = F32;
-  static constexpr int kRows = kTileRows;
+struct Bf16Product : FloatProduct {
   static constexpr int64_t kBlockUnits = kKBlock / 2;
-  static SB_INLINE Sum start(const Int8Block*) { return zero(); }
   static SB_INLINE Sum step(Sum acc, uint32_t x, const uint32_t* w) { return dot2(acc, set1_u(x), load_u(w)); }
-  static SB_INLINE F32 join(bool first, F32 total, Sum block, const Int8Block*) {
-    return first ? block : add(total, block);
-  }
 };
 struct Int8Product {
   using Sum = U32;
@@ -150,7 +146,7 @@ SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const ui
 // What the tiles of one call share.
 struct LinearJob {
   const LinearArgs* args;
-  const uint32_t* x;      // units, tile after tile, rows interleaved within a tile
+  const uint32_t* x;        // units, tile after tile, rows interleaved within a tile
   const Int8Block* blocks;  // int8: of each row and block, in the order of x
   int64_t block_count;
   int64_t tiles;

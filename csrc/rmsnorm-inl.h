@@ -18,9 +18,7 @@ SB_INLINE void rmsnorm_row(const float* x, const float* weight, float eps, int64
 }
 
 inline void rmsnorm(const RmsNormArgs& a, ThreadPool& pool) {
-  constexpr int64_t share = 8;
-  pool.run(ceil_div(a.rows, share), [&](int64_t item) {
-    for (int64_t row = item * share; row < (item + 1) * share && row < a.rows; ++row)
-      rmsnorm_row(a.x + row * a.width, a.weight, a.eps, a.width, a.out + row * a.width);
+  pool.run_rows(a.rows, 8, [&](int64_t row) {
+    rmsnorm_row(a.x + row * a.width, a.weight, a.eps, a.width, a.out + row * a.width);
   });
 }

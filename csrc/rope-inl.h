@@ -69,8 +69,5 @@ SB_INLINE void rope_store_row(const RopeStoreArgs& a, int64_t row) {
 }
 
 inline void rope_store(const RopeStoreArgs& a, ThreadPool& pool) {
-  constexpr int64_t share = 8;
-  pool.run(ceil_div(a.rows, share), [&](int64_t item) {
-    for (int64_t row = item * share; row < (item + 1) * share && row < a.rows; ++row) rope_store_row(a, row);
-  });
+  pool.run_rows(a.rows, 8, [&](int64_t row) { rope_store_row(a, row); });
 }

@@ -95,17 +95,17 @@ uint64_t philox(int64_t seed, uint32_t token_index, uint32_t choice) {
 
 int64_t argmax(const float* logits, int64_t vocab) {
   // The greatest in lanes, which compilers vectorise, then its first place. A NaN is greater than nothing.
-  constexpr int64_t kLanes = 64;
-  float most[kLanes];
-  std::fill(most, most + kLanes, logits[0]);
+  constexpr int64_t kAtOnce = 64;
+  float most[kAtOnce];
+  std::fill(most, most + kAtOnce, logits[0]);
   int64_t i = 0;
-  for (; i + kLanes <= vocab; i += kLanes)
-    for (int64_t j = 0; j < kLanes; ++j) most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
+  for (; i + kAtOnce <= vocab; i += kAtOnce)
+    for (int64_t j = 0; j < kAtOnce; ++j) most[j] = logits[i + j] > most[j] ? logits[i + j] : most[j];
   for (; i < vocab; ++i) most[0] = logits[i] > most[0] ? logits[i] : most[0];
-  for (int64_t j = 1; j < kLanes; ++j) most[0] = most[j] > most[0] ? most[j] : most[0];
-  for (i = 0; i + kLanes <= vocab; i += kLanes) {
+  for (int64_t j = 1; j < kAtOnce; ++j) most[0] = most[j] > most[0] ? most[j] : most[0];
+  for (i = 0; i + kAtOnce <= vocab; i += kAtOnce) {
     uint32_t found = 0;
-    for (int64_t j = 0; j < kLanes; ++j) found |= uint32_t(logits[i + j] == most[0]);
+    for (int64_t j = 0; j < kAtOnce; ++j) found |= uint32_t(logits[i + j] == most[0]);
     if (found) break;
   }
   for (; i < vocab; ++i)

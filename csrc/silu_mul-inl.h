@@ -5,17 +5,14 @@ SB_INLINE F32 silu_mul16(F32 g, F32 u) {
 }
 
 inline void silu_mul(const SiluMulArgs& a, ThreadPool& pool) {
-  constexpr int64_t share = 2;
-  pool.run(ceil_div(a.rows, share), [&](int64_t item) {
-    for (int64_t row = item * share; row < (item + 1) * share && row < a.rows; ++row) {
-      const float *g = a.gate_up + row * 2 * a.width, *u = g + a.width;
-      float* out = a.out + row * a.width;
-      int64_t i = 0;
-      for (; i + kLanes <= a.width; i += kLanes) store(out + i, silu_mul16(load(g + i), load(u + i)));
-      if (i < a.width) {
-        const int64_t rest = a.width - i;
-        store_partial(out + i, silu_mul16(load_partial(g + i, rest, 0.0f), load_partial(u + i, rest, 0.0f)), rest);
-      }
+  pool.run_rows(a.rows, 2, [&](int64_t row) {
+    const float *g = a.gate_up + row * 2 * a.width, *u = g + a.width;
+    float* out = a.out + row * a.width;
+    int64_t i = 0;
+    for (; i + kLanes <= a.width; i += kLanes) store(out + i, silu_mul16(load(g + i), load(u + i)));
+    if (i < a.width) {
+      const int64_t rest = a.width - i;
+      store_partial(out + i, silu_mul16(load_partial(g + i, rest, 0.0f), load_partial(u + i, rest, 0.0f)), rest);
     }
   });
 }

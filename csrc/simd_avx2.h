@@ -39,7 +39,6 @@ SB_INLINE void store_u(uint32_t* p, U32 x) {
   _mm256_storeu_si256((__m256i*)p, x.a);
   _mm256_storeu_si256((__m256i*)(p + 8), x.b);
 }
-SB_INLINE U32 sub_u(U32 x, U32 y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
 SB_INLINE F32 to_float(U32 x) { return {_mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b)}; }
 
 SB_INLINE __m256i bf16_bits_half(__m256 x) {

@@ -30,7 +30,6 @@ SB_INLINE U32 zero_u() { return {_mm512_setzero_si512()}; }
 SB_INLINE U32 set1_u(uint32_t x) { return {_mm512_set1_epi32(int(x))}; }
 SB_INLINE U32 load_u(const uint32_t* p) { return {_mm512_loadu_si512(p)}; }
 SB_INLINE void store_u(uint32_t* p, U32 a) { _mm512_storeu_si512(p, a.v); }
-SB_INLINE U32 sub_u(U32 a, U32 b) { return {_mm512_sub_epi32(a.v, b.v)}; }
 SB_INLINE F32 to_float(U32 a) { return {_mm512_cvtepi32_ps(a.v)}; }
 
 SB_INLINE U32 bf16_bits(F32 a) {

@@ -33,7 +33,6 @@ SB_INLINE U32 set1_u(uint32_t x) { SB_EACH(U32, vdupq_n_u32(x)); }
 SB_INLINE U32 zero_u() { return set1_u(0); }
 SB_INLINE U32 load_u(const uint32_t* p) { SB_EACH(U32, vld1q_u32(p + 4 * i)); }
 SB_INLINE void store_u(uint32_t* p, U32 a) { for (int i = 0; i < 4; ++i) vst1q_u32(p + 4 * i, a.v[i]); }
-SB_INLINE U32 sub_u(U32 a, U32 b) { SB_EACH(U32, vsubq_u32(a.v[i], b.v[i])); }
 SB_INLINE F32 to_float(U32 a) { SB_EACH(F32, vcvtq_f32_s32(vreinterpretq_s32_u32(a.v[i]))); }
 
 SB_INLINE uint32x4_t bf16_bits_part(float32x4_t x) {

@@ -34,7 +34,6 @@ SB_INLINE U32 set1_u(uint32_t x) { SB_EACH(U32, x); }
 SB_INLINE U32 zero_u() { return set1_u(0); }
 SB_INLINE U32 load_u(const uint32_t* p) { SB_EACH(U32, p[i]); }
 SB_INLINE void store_u(uint32_t* p, U32 a) { for (int i = 0; i < 16; ++i) p[i] = a.v[i]; }
-SB_INLINE U32 sub_u(U32 a, U32 b) { SB_EACH(U32, a.v[i] - b.v[i]); }
 SB_INLINE F32 to_float(U32 a) { SB_EACH(F32, float(int32_t(a.v[i]))); }
 
 // bf16(x) of docs/numerics.md 1.1, in the low half of each lane.

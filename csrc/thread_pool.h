@@ -25,6 +25,14 @@ class ThreadPool {
     run_erased(count, [](const void* f, int64_t i) { (*static_cast<const Item*>(f))(i); }, &item);
   }
 
+  // The same for row(0) … row(rows-1), `share` neighbouring rows an item.
+  template <class Row>
+  void run_rows(int64_t rows, int64_t share, const Row& row) {
+    run((rows + share - 1) / share, [&](int64_t item) {
+      for (int64_t r = item * share; r < (item + 1) * share && r < rows; ++r) row(r);
+    });
+  }
+
   // One operation at a time may use a pool; bindings hold this for the length of an operation.
   std::mutex& operation_mutex() { return operation_mutex_; }
   // The threads of a pool do not survive fork(); true in a child process that inherited one.

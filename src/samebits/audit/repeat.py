@@ -30,7 +30,8 @@ class Row:
         unique: different token sequences among them.
         modal_share: share of the most common one.
         first_divergence: first token index at which two runs differ; None when all are equal.
-        max_logprob_diff: largest difference of the log-probability of a token between two runs that agree up to it.
+        max_logprob_diff: largest difference of a token's log-probability from that of the first run, over the tokens
+            on which both agree.
         logprob_variants: different log-probability sequences, compared bit by bit; 1 is bit-equal.
         smallest_batch, largest_batch: sequences in the steps that a run of the prompt shared.
         tokens_per_s: all tokens generated, load included, per second.
@@ -54,6 +55,11 @@ class Row:
     def reproducible(self) -> bool:
         """One text, and the same bits in every log-probability."""
         return self.unique == 1 and self.logprob_variants == 1
+
+
+def mode_name(profile: str) -> str:
+    """A mode's name for people."""
+    return "vendor bf16" if profile == "vendor" else f"samebits {profile}"
 
 
 @dataclass
@@ -148,7 +154,7 @@ def _row(profile: str, done: list[Completion], batches: set[int], tokens_per_s: 
         if agree:
             spread = max(spread, float(np.abs(own[:agree] - reference_scores[:agree]).max()))
     return Row(
-        mode="vendor bf16" if profile == "vendor" else f"samebits {profile}",
+        mode=mode_name(profile),
         profile=profile,
         completions=len(done),
         unique=len(texts),

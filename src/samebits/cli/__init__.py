@@ -10,13 +10,10 @@ EXIT_DIFFERENCE, EXIT_INPUT, EXIT_NOT_MEASURED = 1, 2, 3
 def main() -> None:
     """Runs the command line and exits."""
     from samebits.cli.app import app
-    from samebits.errors import InputError, MeasurementError, SamebitsError
+    from samebits.errors import MeasurementError, SamebitsError
 
     try:
         app()
-    except InputError as error:
-        print(f"samebits: {error}", file=sys.stderr)
-        sys.exit(EXIT_INPUT)
     except MeasurementError as error:
         print(f"samebits: {error}", file=sys.stderr)
         sys.exit(EXIT_NOT_MEASURED)

@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from samebits.audit.repeat import Row, measure_mode
+from samebits.audit.repeat import Row, measure_mode, mode_name
 from samebits.cli import EXIT_DIFFERENCE
 from samebits.errors import InputError
+from samebits.numerics import PROFILES
 
-PROFILES = ("fp32", "bf16", "int8")
 PROMPT = "Explain in two sentences why the sky is blue, then name one more question that a curious child might ask."
 
 
@@ -49,7 +49,7 @@ def demo(
         transient=True,
     ) as progress:
         for mode in ("vendor", *((profile,) if profile else PROFILES)):
-            task = progress.add_task("vendor bf16" if mode == "vendor" else f"samebits {mode}", total=runs)
+            task = progress.add_task(mode_name(mode), total=runs)
             rows.append(
                 measure_mode(
                     model,

@@ -216,11 +216,14 @@ class Engine:
         """Digests of full pages that may be reused: the last token is always computed, for its logits."""
         if not self._prefix_cache:
             return []
-        size = self._limits.page_size
-        for i in range(len(sequence.digests), (len(sequence.tokens) - 1) // size):
-            parent = sequence.digests[-1] if sequence.digests else ROOT
-            sequence.digests.append(page_digest(parent, sequence.tokens[i * size : (i + 1) * size]))
-        return sequence.digests[: (len(sequence.tokens) - 1) // size]
+        return self._digests(sequence, (len(sequence.tokens) - 1) // self._limits.page_size)
+
+    def _digests(self, sequence: Sequence, pages: int) -> list[bytes]:
+        """Digests of the first full pages; each is computed once."""
+        size, known = self._limits.page_size, sequence.digests
+        for i in range(len(known), pages):
+            known.append(page_digest(known[-1] if known else ROOT, sequence.tokens[i * size : (i + 1) * size]))
+        return known[:pages]
 
     def _preempt(self, sequence: Sequence) -> None:
         self.stats.preemptions += 1
@@ -279,11 +282,9 @@ class Engine:
                 self.stats.prefills[sequence.chunks] += 1
         if not self._prefix_cache:
             return
-        for i in range(before // size, sequence.computed // size):
-            if i == len(sequence.digests):
-                parent = sequence.digests[-1] if sequence.digests else ROOT
-                sequence.digests.append(page_digest(parent, sequence.tokens[i * size : (i + 1) * size]))
-            self.pool.register(sequence.pages[i], sequence.digests[i])
+        digests = self._digests(sequence, sequence.computed // size)
+        for i in range(before // size, len(digests)):
+            self.pool.register(sequence.pages[i], digests[i])
         if sequence.followers and sequence.computed >= sequence.prompt_length:
             self._waiting.extendleft(reversed(sequence.followers))
             sequence.followers = []
