@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.engine import Completion, Engine, Event, Limits, ModelLimits, Request, SamplingParams
+from samebits.engine import Completion, Effective, Engine, Event, Limits, ModelLimits, Request, SamplingParams, resolve
 from samebits.errors import InputError
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
@@ -42,6 +43,10 @@ class LLM:
         page_size: tokens in a KV page, a power of two from 1 to 256.
         kv_memory: bytes for keys and values; default 512 MiB, or less when the model cannot use it.
         prefix_cache: reuse keys and values of equal prefixes.
+
+    Attributes:
+        generation_defaults: sampling defaults that the model brings along. Keys without effect here are announced by a
+            ``UserWarning``.
 
     Raises:
         InputError: a value is wrong (ModelError for the model itself).
@@ -88,7 +93,10 @@ class LLM:
                 field="kv_memory",
                 remedy=f"Give at least {page_bytes} bytes.",
             )
-        defaults = self._source.generation_defaults
+        self.generation_defaults = self._source.generation_defaults
+        if self.generation_defaults.ignored:
+            names = ", ".join(self.generation_defaults.ignored)
+            warnings.warn(f"the model's generation defaults hold what has no effect here: {names}", stacklevel=2)
         self.engine = Engine(
             self._decoder,
             self._decoder.new_cache(pages, page_size),
@@ -96,7 +104,7 @@ class LLM:
             ModelLimits(
                 vocab_size=self.config.vocab_size,
                 context_length=self.config.context_length,
-                eos_token_ids=tuple(sorted({*self.tokenizer.eos_ids, *defaults.eos_ids})),
+                eos_token_ids=tuple(sorted({*self.tokenizer.eos_ids, *self.generation_defaults.eos_ids})),
             ),
             limits,
             self.tokenizer.stream,
@@ -115,7 +123,8 @@ class LLM:
 
         Args:
             prompts: a text, a conversation (list of ``{"role", "content"}``), a list of token ids, or a list of those.
-            params: for all prompts, or one for each; default greedy, 256 tokens.
+            params: for all prompts, or one for each. What is not given comes from the model's generation defaults, else
+                from samebits: greedy, 256 tokens. The completions say what was used, and where it came from.
             date: today's date for chat templates that ask for it; pinned, so that an answer does not change overnight.
             on_event: called with the prompt's index for each new token.
 
@@ -126,10 +135,11 @@ class LLM:
             InputError: a prompt or parameter is wrong, or another request runs; nothing was generated.
         """
         many = split_prompts(prompts)
-        each = _split_params(params, len(many))
+        each = [self.resolve(p.explicit) for p in _split_params(params, len(many))]
         self._check_idle()
         requests = [
-            Request(tuple(self.encode_prompt(prompt, date=date)), p) for prompt, p in zip(many, each, strict=True)
+            Request(tuple(self.encode_prompt(prompt, date=date)), e.params, e.origins)
+            for prompt, e in zip(many, each, strict=True)
         ]
         order: dict[int, int] = {}
         done: dict[tuple[int, int], Completion] = {}
@@ -148,6 +158,17 @@ class LLM:
                 self.engine.cancel(request_id)
         return [done[key] for key in sorted(done)]
 
+    def resolve(self, explicit: Mapping[str, Any]) -> Effective:
+        """The parameters of a request in full: those given, else the model's defaults, else those of samebits.
+
+        Args:
+            explicit: what the request gives, by name of ``SamplingParams``; a value given here always wins.
+
+        Raises:
+            InputError: an unknown name or wrong value, or a default of the model that is needed and out of range.
+        """
+        return resolve(explicit, self.generation_defaults.values)
+
     def _check_idle(self) -> None:
         if self.engine.busy:  # events of its requests would be taken for ours
             raise InputError(
@@ -160,14 +181,13 @@ class LLM:
         Raises:
             InputError: malformed, or no tokens result.
         """
-        kind = prompt_kind(prompt)
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt)
-        elif kind == "conversation":
-            text = self.tokenizer.apply_chat_template(prompt, date=date)  # type: ignore[arg-type]
+        elif is_ids(prompt):
+            ids = [int(i) for i in prompt]
+        elif is_conversation(prompt):
+            text = self.tokenizer.apply_chat_template(prompt, date=date)
             ids = self.tokenizer.encode(text, add_special=False)
-        elif kind == "ids":
-            ids = [int(i) for i in prompt]  # type: ignore[arg-type]
         else:
             raise InputError("is not a prompt", field="prompt", remedy=PROMPT_REMEDY)
         if not ids:
@@ -213,7 +233,7 @@ class LLM:
                 "weights": self._source.weights_digest,
                 "tokenizer": self.tokenizer.digest,
                 "chat_template": self.tokenizer.template_digest,
-                "generation_defaults": self._source.generation_defaults.digest,
+                "generation_defaults": self.generation_defaults.digest,
                 "rope": {
                     "theta": self.config.rope_theta,
                     "scaling": None if scaling is None else vars(scaling) | {"factors": list(scaling.factors)},
@@ -240,17 +260,25 @@ class LLM:
             self.__dict__.pop(name, None)
 
 
-def prompt_kind(prompt: object) -> Literal["text", "conversation", "ids"] | None:
-    """What one prompt is, by all of its elements; None for what is no prompt. An empty list counts as ids."""
-    if isinstance(prompt, str):
-        return "text"
-    if isinstance(prompt, np.ndarray):
-        return "ids" if prompt.ndim == 1 and prompt.dtype.kind in "iu" else None
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
-        return None
-    if all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in prompt):
-        return "ids"
-    return "conversation" if all(isinstance(i, Mapping) for i in prompt) else None
+def is_prompt(value: object) -> TypeGuard[Prompt]:
+    """Whether it is one prompt, by all of its elements."""
+    return isinstance(value, str) or is_ids(value) or is_conversation(value)
+
+
+def is_ids(value: object) -> TypeGuard[Sequence[int]]:
+    """Whether it is a list of token ids; an empty list counts."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "iu"
+    return _is_list(value) and all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in value)
+
+
+def is_conversation(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    """Whether it is a list of messages, one or more."""
+    return _is_list(value) and len(value) > 0 and all(isinstance(i, Mapping) for i in value)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
 def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
@@ -261,14 +289,16 @@ def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """
     if isinstance(prompts, list | tuple) and not prompts:
         raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
-    if prompt_kind(prompts) is not None:
-        return [prompts]  # type: ignore[list-item]
+    if is_prompt(prompts):
+        return [prompts]
     if not isinstance(prompts, list | tuple | np.ndarray):
         raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
+    each: list[Prompt] = []
     for i, prompt in enumerate(prompts):
-        if prompt_kind(prompt) is None:
+        if not is_prompt(prompt):
             raise InputError(f"{prompt!r:.80} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
-    return list(prompts)
+        each.append(prompt)
+    return each
 
 
 def _split_params(params: object, prompts: int) -> list[SamplingParams]:
