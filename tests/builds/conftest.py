@@ -1,4 +1,4 @@
-"""The wheel of this machine, built and installed once; `builds` beside the tests importable (tests are not a package)."""
+"""The wheel of this machine, built and installed once; makes `builds` importable (tests are not a package)."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-import builds
 import pytest
+
+import builds
 
 pytestmark = [
     pytest.mark.build,

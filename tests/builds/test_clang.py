@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import builds
 import pytest
+
+import builds
 
 pytestmark = pytest.mark.build
 # Debian's packages put the version into the name.

@@ -1,7 +1,7 @@
 """A processor without AVX runs the scalar kernels, to the same bits.
 
-Emulated is Nehalem, of 2008: the oldest generation (x86-64-v2) that the wheels of numpy run on. The emulator refuses what
-the processor lacks, so one instruction of AVX on the way would end the process.
+Emulated is Nehalem, of 2008: the oldest generation (x86-64-v2) that the wheels of numpy run on. The emulator refuses
+what the processor lacks, so one instruction of AVX on the way would end the process.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-import builds
 import pytest
+
+import builds
 
 pytestmark = [
     pytest.mark.build,

@@ -11,15 +11,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import builds
 import pytest
 
+import builds
 from samebits.numerics import PROFILES
 
 pytestmark = pytest.mark.build
 # Libraries of every Linux with glibc. The C++ library is linked in.
 SYSTEM = re.compile(r"ld-linux-.*|lib(c|m|pthread)\.so\.\d")
-# A piece of the module in the linker's map: section, address, size, file. A long name of a section has a line of its own.
+# A piece of the module in the linker's map: section, address, size, file; after a long name of a section the line ends.
 PIECE = re.compile(r"^ (\.text\S*)\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+) (\S+)$", re.MULTILINE)
 # Instructions beyond the base of x86-64: those of the VEX and EVEX encodings begin with v.
 BEYOND_BASE = re.compile(r"^\s*([0-9a-f]+):\s+(v[a-z0-9]+ .*|.*%[yz]mm\d.*)$", re.MULTILINE)
