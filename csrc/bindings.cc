@@ -225,14 +225,6 @@ NB_MODULE(_core, m) {
              new (self) KvCache(profile_of(profile) != Profile::kFp32, layers, pages, page_size, kv_heads, head_dim);
            },
            "profile"_a, "layers"_a, "pages"_a, "page_size"_a, "kv_heads"_a, "head_dim"_a)
-      .def("zero_pages",
-           [](const KvCache& c, In<int32_t, 1> pages) {
-             for (size_t i = 0; i < pages.shape(0); ++i) {
-               require(pages.data()[i] >= 0 && pages.data()[i] < c.pages, "pages: outside the cache");
-               c.zero_page(pages.data()[i]);
-             }
-           },
-           "pages"_a)
       .def_ro("pages", &KvCache::pages)
       .def_ro("page_size", &KvCache::page_size)
       .def_prop_ro("nbytes", [](const KvCache& c) { return c.keys.size() + c.values.size(); });

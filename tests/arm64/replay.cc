@@ -82,7 +82,8 @@ void run_rmsnorm(const Record& r, Machine& m) {
 // qkv positions slots cos sin, all of the stored rows; chosen rows, their positions, seq_starts, block_tables
 void run_attention(const Record& r, Machine& m) {
   const KvCache cache(r.profile() != Profile::kFp32, 2, r[1], r[2], r[3], r[4]);
-  for (int64_t page = 0; page < r[1]; ++page) cache.zero_page(page);
+  std::memset(cache.keys.as<char>(), 0xff, cache.keys.size());  // NaN, which may reach no result
+  std::memset(cache.values.as<char>(), 0xff, cache.values.size());
   const int64_t heads = r[5], width = heads * r[4], rows = r[7], layer = 1;
   std::vector<float> stored = blank(r[6] * width), q = blank(rows * width), out = blank(rows * width);
   m.table->rope_store({r.get<float>(0), r[6], heads, r.get<int32_t>(1), r.get<int64_t>(2), r.get<float>(3),
