@@ -171,7 +171,7 @@ def sample_cases(rng: np.random.Generator) -> Iterator[Case]:
             for i in range(draws)
         ]
         integers = [draws, vocab, *numbers.ravel().tolist()]
-        yield Case("sample", integers, [logits, temperatures, p], [np.array(ids, np.int64)])
+        yield Case("sample", integers, [logits, temperatures, p], [np.array(ids, np.int32)])
 
 
 def topk_cases(rng: np.random.Generator) -> Iterator[Case]:

@@ -27,12 +27,15 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
     """Chooses the next token of each sequence from its row of logits (R, V). Computes only what is asked for."""
     plain = [s.params.temperature == 0 and not _adjusts(s) for s in sequences]
     best = kernels.argmax(ctx, logits).tolist() if any(plain) else []
-    tokens: list[int | None] = []
+    tokens: list[int | None] = [None] * len(sequences)
+    drawn = []
     for row, finite in enumerate(_finite_rows(logits).tolist()):
-        if not finite:
-            tokens.append(None)
-        else:
-            tokens.append(best[row] if plain[row] else _draw(ctx, logits[row], sequences[row]))
+        if finite and plain[row]:
+            tokens[row] = best[row]
+        elif finite:
+            drawn.append(row)
+    for row, token in zip(drawn, _draw(ctx, logits, sequences, drawn), strict=True):
+        tokens[row] = token
     reported = [r for r, s in enumerate(sequences) if s.params.logprobs is not None and tokens[r] is not None]
     if not reported:
         return [Sampled(token) for token in tokens]
@@ -49,14 +52,27 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
     return sampled
 
 
-def _draw(ctx: kernels.Context, row: Floats, sequence: Sequence) -> int | None:
-    p = sequence.params
-    if _adjusts(sequence):
-        row = adjust(row, sequence)
-        if not np.isfinite(row.max()):  # a penalty overflowed: +infinity, NaN or nothing left to choose
-            return None
-    index = len(sequence.tokens) - sequence.prompt_length
-    return kernels.sample(ctx, row, p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
+def _draw(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence], rows: list[int]) -> list[int | None]:
+    """Tokens of the given rows, whose logits are finite; None where a penalty overflows or leaves nothing to choose."""
+    chosen, usable = logits, list(range(len(rows)))
+    if len(rows) < len(sequences) or any(_adjusts(s) for s in sequences):
+        chosen = logits[rows]  # a copy
+        for i, row in enumerate(rows):
+            if _adjusts(sequences[row]):
+                chosen[i] = adjust(chosen[i], sequences[row])
+        usable = np.flatnonzero(np.isfinite(chosen.max(axis=1))).tolist()
+        chosen = chosen if len(usable) == len(rows) else chosen[usable]
+    tokens: list[int | None] = [None] * len(rows)
+    if usable:
+        ids = kernels.sample(ctx, chosen, [_draw_of(sequences[rows[i]]) for i in usable])
+        for i, token in zip(usable, ids.tolist(), strict=True):
+            tokens[i] = token
+    return tokens
+
+
+def _draw_of(sequence: Sequence) -> kernels.Draw:
+    p, index = sequence.params, len(sequence.tokens) - sequence.prompt_length
+    return kernels.Draw(p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
 
 
 def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:
