@@ -59,6 +59,7 @@ format: setup ## apply the formatter and the safe fixes of the linter
 bench: setup ## measure, in ratios against peers of the same run
 	$(PY) -m benchmarks.linear
 	$(PY) -m benchmarks.model
+	$(PY) -m benchmarks.constraints
 
 builds: setup ## build with Clang, as a wheel and for arm64, and run each; minutes
 	$(PY) -m pytest -m build tests $(PYTEST_ARGS)

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from samebits.engine.constraint import Constraint
 from samebits.engine.history import History
 from samebits.engine.params import SamplingParams
 from samebits.engine.stops import StopMatcher
@@ -32,11 +33,13 @@ class Request:
         prompt_token_ids: at least one id.
         params: sampling parameters, used as they are; ``params.n`` choices are generated.
         origins: where each parameter came from (engine/resolve.py), handed on to the completions.
+        constraint: what the output may be. Each choice works on a fork of it; this one is never changed.
     """
 
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
     origins: Mapping[str, str] = field(default_factory=dict)
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,7 @@ class Sequence:
     followers: list[Sequence] = field(default_factory=list)
     history: History = field(default_factory=History)
     origins: Mapping[str, str] = field(default_factory=dict)
+    constraint: Constraint | None = None
 
     @property
     def output(self) -> list[int]:
