@@ -23,7 +23,7 @@ SYSTEM = re.compile(r"ld-linux-.*|lib(c|m|pthread)\.so\.\d")
 PIECE = re.compile(r"^ (\.text\S*)\s+(0x[0-9a-f]+)\s+(0x[0-9a-f]+) (\S+)$", re.MULTILINE)
 # Instructions beyond the base of x86-64: those of the VEX and EVEX encodings begin with v.
 BEYOND_BASE = re.compile(r"^\s*([0-9a-f]+):\s+(v[a-z0-9]+ .*|.*%[yz]mm\d.*)$", re.MULTILINE)
-INSTRUCTION_SET = re.compile(r"/isa_(?!scalar)\w+\.cc\.o\b")
+INSTRUCTION_SET = re.compile(r"\bisa_(?!scalar)\w+\.cc\.o\b")
 QUESTION = ["--chat", "--prompt", "Tell me how a bridge carries its load.", "--max-tokens", "20", "--json"]
 
 
@@ -33,7 +33,7 @@ def test_it_holds_every_file_of_the_package(wheel: Path) -> None:
     )
     wanted = {name.removeprefix("src/") for name in listing.stdout.split("\0") if name}
     assert len(wanted) > 50
-    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name and name[-1] != "/"}
     assert sorted(wanted - held) == []
     [module] = held - wanted
     assert re.fullmatch(r"samebits/_core\.(cpython-\d+-\w+-linux-gnu|abi3)\.so", module)
