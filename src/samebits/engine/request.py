@@ -83,6 +83,8 @@ class Event:
         token_id: the new token; None when the choice ended without one (cancelled or failed).
         text: text that may be shown now.
         completion: set on the last event of the choice.
+        logprob: the token's log-probability; None when not asked for.
+        top_logprobs: the asked number of best ids beside it.
     """
 
     request_id: int
@@ -90,6 +92,8 @@ class Event:
     token_id: int | None
     text: str
     completion: Completion | None = None
+    logprob: float | None = None
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(eq=False)
