@@ -121,6 +121,7 @@ class Engine:
                     max_total=total,
                     stream=self._new_stream(),
                     stops=StopMatcher(tuple(params.stop)),
+                    origins=request.origins,
                 )
             )
             self._next_key += 1
