@@ -45,7 +45,7 @@ class Job:
     timeout: float
     metrics: Metrics
 
-    @property
+    @cached_property
     def choices(self) -> int:
         """Choices of all prompts."""
         return len(self.prompts) * self.params.n

@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 DONE: Final = b"data: [DONE]\n\n"
 HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 SEND_GRACE_S: Final = 1.0
-INTERVAL = 0.0
+# With more choices open than these, an answer is sent in pieces of up to 50 ms, each token still an event of its own:
+# at 32 streams a step takes about 40 ms, and waking, writing and reading for every token cost 6 % of the throughput.
+MOST_PROMPT: Final = 8
+PAUSE_S: Final = 0.05
 
 
 class Chunks(Protocol):
@@ -75,19 +78,18 @@ class EventStream(Response):
 
     async def _pump(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        pieces = [sse(chunk) for chunk in self._chunks.opening()]
         try:
-            transcript = Transcript(self._job)
-            pieces = [sse(chunk) for chunk in self._chunks.opening()]
+            transcript, pause = Transcript(self._job), 0.0
             while not transcript.complete:
-                for arrival in await self._submission.arrivals():
+                for arrival in await self._submission.arrivals(pause):
                     transcript.add(arrival)
                     done = transcript.completions if transcript.complete else None
                     pieces += [sse(chunk) for chunk in self._chunks.of(arrival, done)]
                 if pieces and not transcript.complete:
                     await send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
                     pieces = []
-                    if INTERVAL:
-                        await asyncio.sleep(INTERVAL)
+                pause = PAUSE_S if self._job.served.driver.choices > MOST_PROMPT else 0.0
             pieces += [sse(chunk) for chunk in self._chunks.closing(transcript.completions)]
             pieces.append(DONE)
         except Exception as error:

@@ -42,6 +42,7 @@ class Submission:
         self._unfinished = self.choices
         self._arrivals: list[Arrival] = []
         self._changed = asyncio.Event()
+        self._paused = False
         self._fault: SamebitsError | None = None
         self._cancel = cancel
 
@@ -50,20 +51,32 @@ class Submission:
         """Whether nothing more can come."""
         return self._unfinished == 0 or self._fault is not None
 
-    async def arrivals(self) -> list[Arrival]:
+    async def arrivals(self, pause: float = 0.0) -> list[Arrival]:
         """What has come since the last call, at least one event; empty when every choice has ended.
+
+        Args:
+            pause: seconds to collect events before they are returned, so that many submissions wake up less often. It
+                ends early with the last event.
 
         Raises:
             EngineFailedError: the engine broke or was closed.
             SamebitsError: the engine refused the requests.
         """
-        while not self._arrivals and not self.done:
+        if pause > 0 and not self.done:
+            self._paused = True
+            asyncio.get_running_loop().call_later(pause, self._resume)
+        while not self.done and (self._paused or not self._arrivals):
             await self._changed.wait()
             self._changed.clear()
         if not self._arrivals and self._fault is not None:
             raise self._fault
         arrived, self._arrivals = self._arrivals, []
         return arrived
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._arrivals:
+            self._changed.set()
 
     def cancel(self) -> None:
         """Ends what still waits or runs and frees its pages; no further events come. Again, or at the end: nothing."""
@@ -75,7 +88,8 @@ class Submission:
         """Adds an event; returns whether it was the last. For the driver."""
         self._unfinished -= arrival.event.completion is not None
         self._arrivals.append(arrival)
-        self._changed.set()
+        if self.done or not self._paused:
+            self._changed.set()
         return self.done
 
     def fail(self, fault: SamebitsError) -> None:
