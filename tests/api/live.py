@@ -32,7 +32,7 @@ TEMPLATE = (
 )
 
 
-def write_model(folder: Path, *, bos: bool = False, **generation_config: object) -> str:
+def write_model(folder: Path, *, bos: bool = False, context: int = CONTEXT, **generation_config: object) -> str:
     """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and two special ones.
 
     Args:
@@ -70,7 +70,7 @@ def write_model(folder: Path, *, bos: bool = False, **generation_config: object)
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
-        "max_position_embeddings": CONTEXT,
+        "max_position_embeddings": context,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "tie_word_embeddings": True,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import contextlib
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import orjson
@@ -14,8 +15,6 @@ from samebits.api.errors import failure
 from samebits.api.job import Job, Transcript, deadline_error, disconnected
 from samebits.engine import Completion
 from samebits.engine.driver import Arrival
-
-log = logging.getLogger(__name__)
 
 DONE: Final = b"data: [DONE]\n\n"
 HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
@@ -42,7 +41,7 @@ class Chunks(Protocol):
         ...
 
 
-def sse(chunk: dict[str, Any]) -> bytes:
+def sse(chunk: Mapping[str, Any]) -> bytes:
     """One event."""
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
@@ -69,8 +68,9 @@ class EventStream(Response):
                 pump.result()
             elif not gone.done():
                 pump.cancel()
-                async with asyncio.timeout(SEND_GRACE_S):  # it may be the client that does not read
-                    await self._end(send, sse(dict(failure(deadline_error(self._job)).body)))
+                with contextlib.suppress(TimeoutError):  # it may be the client that does not read
+                    async with asyncio.timeout(SEND_GRACE_S):
+                        await self._end(send, sse(failure(deadline_error(self._job)).body))
         finally:
             self._submission.cancel()
             pump.cancel()
@@ -93,10 +93,7 @@ class EventStream(Response):
             pieces += [sse(chunk) for chunk in self._chunks.closing(transcript.completions)]
             pieces.append(DONE)
         except Exception as error:
-            answer = failure(error)
-            if answer.status >= 500:
-                log.error("a stream failed", exc_info=error)
-            pieces.append(sse(dict(answer.body)))
+            pieces.append(sse(failure(error).body))
         await self._end(send, b"".join(pieces))
 
     async def _end(self, send: Send, body: bytes) -> None:

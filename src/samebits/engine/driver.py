@@ -137,10 +137,20 @@ class Driver:
 
     async def close(self) -> None:
         """Ends the thread after its step; open submissions fail."""
-        if self._fault is None:
-            self._inbox.put(self._stop)
-        await asyncio.to_thread(self._thread.join)
-        self._break(EngineFailedError("the engine was closed"))
+        await asyncio.to_thread(self.stop)
+        self.abandon("the engine was closed")
+
+    def abandon(self, reason: str) -> None:
+        """Fails all open submissions, and every later one."""
+        self._break(EngineFailedError(reason))
+
+    def stop(self) -> None:
+        """Ends the thread after its step, from any thread and also when the loop has ended; again: nothing.
+
+        A thread that is left running inside a kernel would bring down the interpreter at its exit.
+        """
+        self._inbox.put(self._end)
+        self._thread.join()
 
     # ---- on the loop -------------------------------------------------------------------------------------------------
 
@@ -271,8 +281,12 @@ class Driver:
             self._origins.pop(engine_id, None)
         submission.engine_ids.clear()
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         self._stopping = True
 
     def _post(self, call: Callable[[*Ts], object], *arguments: *Ts) -> None:
-        self._loop.call_soon_threadsafe(call, *arguments)
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise  # else there is nobody left to tell
