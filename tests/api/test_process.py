@@ -37,7 +37,7 @@ class Process:
         self.seconds = time.monotonic() - begin
         assert " at http://" in self.line, self.line + self.process.stderr.read()
         self.url = "http" + self.line.split(" at http")[1].split("/v1")[0]
-        self.http = httpx.Client(base_url=self.url, timeout=120, limits=httpx.Limits(max_connections=100))
+        self.http = httpx.Client(base_url=self.url, timeout=600, limits=httpx.Limits(max_connections=100))
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         response = self.http.post(path, json={"model": "smollm2"} | body)
