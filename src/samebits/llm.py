@@ -12,7 +12,19 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.engine import Completion, Engine, Event, Limits, ModelLimits, Request, SamplingParams
+from samebits.engine import (
+    BeamCompletion,
+    BeamParams,
+    BeamSearch,
+    Completion,
+    Engine,
+    Event,
+    Limits,
+    ModelLimits,
+    Request,
+    SamplingParams,
+    run_searches,
+)
 from samebits.errors import InputError
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
@@ -147,6 +159,39 @@ class LLM:
             for request_id in order:
                 self.engine.cancel(request_id)
         return [done[key] for key in sorted(done)]
+
+    def beam_search(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        width: int,
+        max_tokens: int | None = 256,
+        *,
+        n: int = 1,
+        length_penalty: float = 1.0,
+        date: datetime.date = DEFAULT_DATE,
+    ) -> list[BeamCompletion]:
+        """The n best of the hypotheses that a beam search finds for each prompt (docs/numerics.md 4.2).
+
+        Args:
+            prompts, date: as for ``generate``.
+            width: beams kept, 1 to 16.
+            max_tokens: longest hypothesis; None means up to the context's end.
+            n: hypotheses to return, 1 to width.
+            length_penalty: α, −2 to 2; 0 orders hypotheses by their sum of log-probabilities, 1 by the mean.
+
+        Returns:
+            In the order of prompts, then best first. A search that failed alone gives n times ``finish_reason`` "error".
+
+        Raises:
+            InputError: a prompt or parameter is wrong, or another request runs; nothing was computed.
+            CapacityError: one beam could never fit the KV memory.
+        """
+        params = BeamParams(width=width, n=n, max_tokens=max_tokens, length_penalty=length_penalty)
+        self._check_idle()
+        many = split_prompts(prompts)
+        searches = [BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params) for prompt in many]
+        run_searches(self.engine, searches)
+        return [completion for search in searches for completion in search.completions(self.tokenizer.decode)]
 
     def _check_idle(self) -> None:
         if self.engine.busy:  # events of its requests would be taken for ours

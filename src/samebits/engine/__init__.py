@@ -1,11 +1,15 @@
 """Continuous batching: requests in, tokens out, the same bits whatever else runs."""
 
+from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, run_searches
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
 from samebits.engine.scheduler import Limits
 
 __all__ = [
+    "BeamCompletion",
+    "BeamParams",
+    "BeamSearch",
     "Completion",
     "Engine",
     "Event",
@@ -15,4 +19,5 @@ __all__ = [
     "SamplingParams",
     "Stats",
     "TopLogprob",
+    "run_searches",
 ]

@@ -66,7 +66,13 @@ class Stats:
 
 
 class Engine:
-    """Continuous batching over one decoder and one cache. Not thread-safe: one thread drives it."""
+    """Continuous batching over one decoder and one cache. Not thread-safe: one thread drives it.
+
+    Attributes:
+        model: what it knows of the model.
+        pool: the pages.
+        stats: what has happened so far.
+    """
 
     def __init__(
         self,
@@ -80,7 +86,7 @@ class Engine:
         prefix_cache: bool = True,
     ) -> None:
         self._decoder, self._cache, self._ctx = decoder, cache, ctx
-        self._model, self._limits, self._new_stream = model, limits, new_stream
+        self.model, self._limits, self._new_stream = model, limits, new_stream
         self._prefix_cache = prefix_cache
         self.pool = PagePool(cache.pages, prefix_cache=prefix_cache)
         self.stats = Stats()
@@ -100,7 +106,7 @@ class Engine:
             ContextLengthError: prompt and max_tokens do not fit the context.
             CapacityError: it could never fit the KV memory.
         """
-        total = self._check(request)
+        total = self.check(request)
         request_id = self._next_request
         self._next_request += 1
         params = request.params
@@ -133,17 +139,22 @@ class Engine:
             self._waiting.extend(sequences)
         return request_id
 
-    def _check(self, request: Request) -> int:
-        prompt, params, context = request.prompt_token_ids, request.params, self._model.context_length
-        params.check_vocabulary(self._model.vocab_size)
+    def check(self, request: Request) -> int:
+        """Refuses what ``add`` would refuse, and changes nothing; returns the most tokens, prompt included.
+
+        Raises:
+            As ``add``.
+        """
+        prompt, params, context = request.prompt_token_ids, request.params, self.model.context_length
+        params.check_vocabulary(self.model.vocab_size)
         if not prompt:
             raise InputError("has no tokens", field="prompt", remedy="Give at least one token.")
         for token in prompt:
-            if not 0 <= token < self._model.vocab_size:
+            if not 0 <= token < self.model.vocab_size:
                 raise InputError(
                     f"token id {token} is outside the vocabulary",
                     field="prompt",
-                    remedy=f"Ids go from 0 to {self._model.vocab_size - 1}.",
+                    remedy=f"Ids go from 0 to {self.model.vocab_size - 1}.",
                 )
         room = context - len(prompt)
         if room < 1:
@@ -302,7 +313,7 @@ class Engine:
         if sampled.logprob is not None:
             sequence.logprobs.append(sampled.logprob)
             sequence.top_logprobs.append(sampled.top)
-        ends = token in params.stop_token_ids or (token in self._model.eos_token_ids and not params.ignore_eos)
+        ends = token in params.stop_token_ids or (token in self.model.eos_token_ids and not params.ignore_eos)
         try:
             if ends:
                 return self._finish(sequence, "stop", token, token_id=token)

@@ -1,0 +1,229 @@
+"""Beam search (docs/numerics.md 4.2): the algorithm alone, and a loop that drives it through an engine.
+
+A search never sees a batch: it asks for the best ids after each of its beams, as requests of one token, and is given
+them. So neither its width nor its neighbours can reach a score, and the engine's prefix cache shares what beams share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal, localcontext
+from typing import Final
+
+import numpy as np
+
+from samebits.engine.engine import Engine
+from samebits.engine.params import MAX_TOP_LOGPROBS, SamplingParams, check_integer, check_number
+from samebits.engine.request import Completion, Request, TopLogprob
+from samebits.errors import InputError, SamebitsError
+
+# One beam can supply all that survive, and the end ids before them: width + end ids best ids are asked for, of at most
+# MAX_TOP_LOGPROBS. Llama 3.1, the most of any model known, has 3 end ids.
+MAX_WIDTH: Final = 16
+_DIGITS: Final = 50  # of n^α: a binary64 has 17, and a wrong rounding would need the next 33 to be all 0 or all 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamParams:
+    """How to search.
+
+    Attributes:
+        width: beams kept, 1 to 16.
+        n: best hypotheses to return, 1 to width.
+        max_tokens: longest hypothesis; None means up to the context's end.
+        length_penalty: α of section 4.2, −2 to 2; 0 compares sums, 1 means.
+
+    Raises:
+        InputError: a value of the wrong type or out of range.
+    """
+
+    width: int
+    n: int = 1
+    max_tokens: int | None = 256
+    length_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_integer("width", self.width, 1, MAX_WIDTH)
+        check_integer("n", self.n, 1, MAX_WIDTH)
+        if self.n > self.width:
+            raise InputError(
+                f"{self.n} hypotheses of {self.width} beams", field="n", remedy=f"Ask for at most {self.width}."
+            )
+        if self.max_tokens is not None:
+            check_integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
+        check_number("length_penalty", self.length_penalty, -2, 2)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A beginning of an answer, or a whole one.
+
+    Attributes:
+        token_ids: generated ids, the end id included.
+        logprobs: the model's log-probability of each, as float32.
+        total: their sum in float32, first to last.
+        score: total ÷ length^α in float32; 0 for the empty beginning.
+        end: the end id it finished with; None while it can go on, or where it met max_tokens.
+    """
+
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    total: float = 0.0
+    score: float = 0.0
+    end: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamCompletion(Completion):
+    """A hypothesis as an answer; ``finish_reason`` is ``stop`` at an end id, ``length`` at max_tokens, or ``error``.
+
+    Attributes:
+        total: sum of log-probabilities, float32.
+        score: what hypotheses are ordered by, float32.
+    """
+
+    total: float
+    score: float
+
+
+class BeamSearch:
+    """One search: ``requests`` says what it must know next, ``advance`` takes it, until ``done``.
+
+    Attributes:
+        live: beams that can go on, best first.
+        finished: the best hypotheses so far, at most ``width``, best first.
+        error: why it failed, if it did.
+        cached_prompt_tokens: prompt tokens that the first request found in the prefix cache.
+    """
+
+    def __init__(self, engine: Engine, prompt_token_ids: Sequence[int], params: BeamParams) -> None:
+        """Checks the search against the engine, which is not kept.
+
+        Raises:
+            InputError: the prompt does not fit the model, or the width its vocabulary or number of end ids.
+            ContextLengthError: prompt and max_tokens do not fit the context.
+            CapacityError: one beam could never fit the KV memory.
+        """
+        self.params = params
+        self._prompt = tuple(prompt_token_ids)
+        total = engine.check(Request(self._prompt, SamplingParams(max_tokens=params.max_tokens)))
+        self._longest = total - len(self._prompt)
+        self._end_ids = frozenset(engine.model.eos_token_ids)
+        wanted = params.width + len(self._end_ids)
+        most = min(MAX_TOP_LOGPROBS, engine.model.vocab_size)
+        if wanted > most:
+            raise InputError(
+                f"{params.width} beams and {len(self._end_ids)} end ids are more than the {most} best ids known",
+                field="width",
+                remedy=f"Use at most {most - len(self._end_ids)} beams.",
+            )
+        self._one_token = SamplingParams(max_tokens=1, logprobs=wanted, ignore_eos=True)
+        self.live: list[Hypothesis] = [Hypothesis()]
+        self.finished: list[Hypothesis] = []
+        self.error: SamebitsError | None = None
+        self.cached_prompt_tokens: int | None = None
+
+    @property
+    def done(self) -> bool:
+        return not self.live
+
+    def requests(self) -> list[Request]:
+        """One for each live beam, in order; their ``top_logprobs`` are what is wanted, not their token."""
+        return [Request((*self._prompt, *beam.token_ids), self._one_token) for beam in self.live]
+
+    def advance(self, answers: Sequence[Completion]) -> None:
+        """Takes the completions of ``requests``, in their order, and makes one step of section 4.2."""
+        failed = [a.error for a in answers if a.error is not None]
+        if failed:
+            self.error, self.live = failed[0], []
+            return
+        if self.cached_prompt_tokens is None:
+            self.cached_prompt_tokens = answers[0].cached_prompt_tokens
+        candidates: list[Hypothesis] = []
+        for beam, answer in zip(self.live, answers, strict=True):
+            assert answer.top_logprobs is not None
+            candidates += [self._extended(beam, best) for best in answer.top_logprobs[0]]
+        candidates.sort(key=lambda c: -c.total)  # stable: ties keep the order of beams, then of ids within a beam
+        width = self.params.width
+        last = len(candidates[0].token_ids) == self._longest
+        self.finished += [c for c in candidates[:width] if last or c.end is not None]
+        self.finished.sort(key=lambda h: -h.score)  # stable: ties keep the order of finishing
+        del self.finished[width:]
+        self.live = [] if last else [c for c in candidates if c.end is None][:width]
+        if len(self.finished) == width and self.live and self.live[0].score <= self.finished[-1].score:
+            self.live = []
+
+    def _extended(self, beam: Hypothesis, best: TopLogprob) -> Hypothesis:
+        added = np.float32(best.logprob)
+        total = np.float32(beam.total) + added if beam.token_ids else added
+        length = len(beam.token_ids) + 1
+        return Hypothesis(
+            token_ids=(*beam.token_ids, best.token_id),
+            logprobs=(*beam.logprobs, best.logprob),
+            total=float(total),
+            score=float(total / length_divisor(length, self.params.length_penalty)),
+            end=best.token_id if best.token_id in self._end_ids else None,
+        )
+
+    def completions(self, decode: Callable[[Sequence[int]], str]) -> list[BeamCompletion]:
+        """The n best hypotheses of a search that is done, best first; of one that failed, n errors.
+
+        Args:
+            decode: turns ids into text; the end id is not given to it.
+        """
+        assert self.done, "the search goes on"
+        chosen = [Hypothesis()] * self.params.n if self.error else self.finished[: self.params.n]
+        return [
+            BeamCompletion(
+                index=index,
+                text=decode(h.token_ids if h.end is None else h.token_ids[:-1]),
+                token_ids=h.token_ids,
+                logprobs=np.array(h.logprobs, np.float32),
+                top_logprobs=None,
+                finish_reason="error" if self.error else "length" if h.end is None else "stop",
+                stop_reason=h.end,
+                seed=None,
+                cached_prompt_tokens=self.cached_prompt_tokens or 0,
+                error=self.error,
+                total=h.total,
+                score=h.score,
+            )
+            for index, h in enumerate(chosen)
+        ]
+
+
+def run_searches(engine: Engine, searches: Sequence[BeamSearch]) -> None:
+    """Drives an idle engine until all searches are done. Each goes on as soon as its own beams are known."""
+    beam_of: dict[int, tuple[BeamSearch, int]] = {}
+    answers: dict[BeamSearch, dict[int, Completion]] = {search: {} for search in searches}
+
+    def submit(search: BeamSearch) -> None:
+        for i, request in enumerate(search.requests()):
+            beam_of[engine.add(request)] = search, i
+
+    try:
+        for search in searches:
+            submit(search)
+        while engine.busy:
+            for event in engine.step():
+                if event.completion is None:
+                    continue
+                search, i = beam_of.pop(event.request_id)
+                known = answers[search]
+                known[i] = event.completion
+                if len(known) == len(search.live):
+                    search.advance([known[j] for j in range(len(known))])
+                    known.clear()
+                    submit(search)
+    finally:
+        for request_id in beam_of:
+            engine.cancel(request_id)
+
+
+def length_divisor(length: int, alpha: float) -> np.float32:
+    """length^alpha, correctly rounded to a binary64 and then to a float."""
+    if alpha in (0, 1):
+        return np.float32(length**alpha)
+    with localcontext(Context(prec=_DIGITS)):
+        return np.float32(float(Decimal(length) ** Decimal(alpha)))
