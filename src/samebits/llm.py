@@ -180,7 +180,7 @@ class LLM:
             length_penalty: α, −2 to 2; 0 orders hypotheses by their sum of log-probabilities, 1 by the mean.
 
         Returns:
-            In the order of prompts, then best first. A search that failed alone gives n times ``finish_reason`` "error".
+            In the order of prompts, then best first. One that failed alone gives n with ``finish_reason`` "error".
 
         Raises:
             InputError: a prompt or parameter is wrong, or another request runs; nothing was computed.
