@@ -199,8 +199,13 @@ class LLM:
                 "another request runs", field="generate", remedy="Wait for its end, or drive the engine yourself."
             )
 
-    def encode_prompt(self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE) -> list[int]:
+    def encode_prompt(
+        self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         """Token ids of a prompt: a text gets the model's BOS, a conversation its template, ids stay as they are.
+
+        Args:
+            tools: what the model may call, for a conversation; see ``Tokenizer.apply_chat_template``.
 
         Raises:
             InputError: malformed, or no tokens result.
@@ -209,7 +214,7 @@ class LLM:
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt)
         elif kind == "conversation":
-            text = self.tokenizer.apply_chat_template(prompt, date=date)  # type: ignore[arg-type]
+            text = self.tokenizer.apply_chat_template(prompt, date=date, tools=tools)  # type: ignore[arg-type]
             ids = self.tokenizer.encode(text, add_special=False)
         elif kind == "ids":
             ids = [int(i) for i in prompt]  # type: ignore[arg-type]

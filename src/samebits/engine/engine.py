@@ -125,7 +125,7 @@ class Engine:
                     tokens=list(request.prompt_token_ids),
                     prompt_length=len(request.prompt_token_ids),
                     max_total=total,
-                    stream=self._new_stream(),
+                    stream=(request.new_stream or self._new_stream)(),
                     stops=StopMatcher(tuple(params.stop)),
                 )
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -30,10 +31,12 @@ class Request:
     Attributes:
         prompt_token_ids: at least one id.
         params: sampling parameters; ``params.n`` choices are generated.
+        new_stream: makes what turns ids into text, for each choice; None for the engine's own.
     """
 
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
+    new_stream: Callable[[], TextStream] | None = None
 
 
 @dataclass(frozen=True)
