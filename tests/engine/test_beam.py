@@ -173,7 +173,7 @@ def test_n_takes_the_first() -> None:
 
 def answer_of(*best: tuple[int, float]) -> Completion:
     tops = (tuple(TopLogprob(token, logprob) for token, logprob in best),)
-    return Completion(0, "", (best[0][0],), None, tops, "length", None, None, 0)
+    return Completion(0, "", (best[0][0],), None, tops, "length", None, None, 0, SamplingParams(), {})
 
 
 def test_equal_sums_go_by_parent_then_by_order_of_ids() -> None:

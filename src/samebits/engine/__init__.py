@@ -4,6 +4,7 @@ from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, run_sea
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
+from samebits.engine.resolve import Effective, describe, resolve
 from samebits.engine.scheduler import Limits
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "BeamParams",
     "BeamSearch",
     "Completion",
+    "Effective",
     "Engine",
     "Event",
     "Limits",
@@ -19,5 +21,7 @@ __all__ = [
     "SamplingParams",
     "Stats",
     "TopLogprob",
+    "describe",
+    "resolve",
     "run_searches",
 ]

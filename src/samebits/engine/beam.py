@@ -78,11 +78,15 @@ class Hypothesis:
 class BeamCompletion(Completion):
     """A hypothesis as an answer; ``finish_reason`` is ``stop`` at an end id, ``length`` at max_tokens, or ``error``.
 
+    ``params`` are those that a search and sampling have in common.
+
     Attributes:
+        beam: how it was searched for.
         total: sum of log-probabilities, float32.
         score: what hypotheses are ordered by, float32.
     """
 
+    beam: BeamParams
     total: float
     score: float
 
@@ -107,7 +111,8 @@ class BeamSearch:
         """
         self.params = params
         self._prompt = tuple(prompt_token_ids)
-        total = engine.check(Request(self._prompt, SamplingParams(max_tokens=params.max_tokens)))
+        self._as_sampling = SamplingParams(max_tokens=params.max_tokens, n=params.n, temperature=0.0, logprobs=0)
+        total = engine.check(Request(self._prompt, self._as_sampling))
         self._longest = total - len(self._prompt)
         self._end_ids = frozenset(engine.model.eos_token_ids)
         wanted = params.width + len(self._end_ids)
@@ -118,7 +123,7 @@ class BeamSearch:
                 field="width",
                 remedy=f"Use at most {most - len(self._end_ids)} beams.",
             )
-        self._one_token = SamplingParams(max_tokens=1, logprobs=wanted, ignore_eos=True)
+        self._one_token = SamplingParams(max_tokens=1, temperature=0.0, logprobs=wanted, ignore_eos=True)
         self.live: list[Hypothesis] = [Hypothesis()]
         self.finished: list[Hypothesis] = []
         self.error: SamebitsError | None = None
@@ -185,7 +190,10 @@ class BeamSearch:
                 stop_reason=h.end,
                 seed=None,
                 cached_prompt_tokens=self.cached_prompt_tokens or 0,
+                params=self._as_sampling,
+                origins={},
                 error=self.error,
+                beam=self.params,
                 total=h.total,
                 score=h.score,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -127,6 +127,7 @@ class Engine:
                     max_total=total,
                     stream=(request.new_stream or self._new_stream)(),
                     stops=StopMatcher(tuple(params.stop)),
+                    origins=request.origins,
                 )
             )
             self._next_key += 1
@@ -140,10 +141,10 @@ class Engine:
         return request_id
 
     def check(self, request: Request) -> int:
-        """Refuses what ``add`` would refuse, and changes nothing; returns the most tokens, prompt included.
+        """The most tokens that prompt and output can come to. Reads only what never changes, so any thread may call it.
 
         Raises:
-            As ``add``.
+            as ``add`` does.
         """
         prompt, params, context = request.prompt_token_ids, request.params, self.model.context_length
         params.check_vocabulary(self.model.vocab_size)
@@ -186,6 +187,16 @@ class Engine:
     def busy(self) -> bool:
         """Whether anything waits or runs."""
         return bool(self._by_key)
+
+    @property
+    def running(self) -> int:
+        """Choices that hold pages."""
+        return len(self._running)
+
+    @property
+    def unfinished(self) -> int:
+        """Choices that wait or run."""
+        return len(self._by_key)
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
@@ -308,11 +319,16 @@ class Engine:
                 f"logits after {len(sequence.tokens)} tokens are not all finite: the model or a penalty overflowed"
             )
             return self._finish(sequence, "error", error=overflow)
-        token, params = sampled.token_id, sequence.params
+        if sampled.logprob is None:
+            return self._advance(sequence, sampled.token_id)
+        sequence.logprobs.append(sampled.logprob)
+        sequence.top_logprobs.append(sampled.top)
+        event = self._advance(sequence, sampled.token_id)
+        return replace(event, logprob=sampled.logprob, top_logprobs=sampled.top)
+
+    def _advance(self, sequence: Sequence, token: int) -> Event:
+        params = sequence.params
         sequence.tokens.append(token)
-        if sampled.logprob is not None:
-            sequence.logprobs.append(sampled.logprob)
-            sequence.top_logprobs.append(sampled.top)
         ends = token in params.stop_token_ids or (token in self.model.eos_token_ids and not params.ignore_eos)
         try:
             if ends:

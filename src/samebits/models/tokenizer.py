@@ -209,7 +209,7 @@ class Tokenizer:
 
     @cached_property
     def template_digest(self) -> str:
-        """Digest of the chat template, the texts of special tokens it can use, and the form of tools if it takes none."""
+        """Digest of the chat template, the texts of special tokens it can use, and the form of tools if it has none."""
         content: dict[str, Any] = {"template": None, "special_tokens": self._special.texts}
         if self._template is not None:
             content["template"] = self._template.source

@@ -39,8 +39,8 @@ HERMES: Final = Dialect("hermes", "tags", "arguments", opening="<tool_call>", cl
 MISTRAL: Final = Dialect("mistral", "array", "arguments", opening="[TOOL_CALLS]", optional=frozenset({"id"}))
 LLAMA: Final = Dialect("llama", "objects", "parameters")
 
-# The dialect of a template that takes tools: the first that has all of its texts and none of the others. Those that must
-# be absent belong to forms that begin alike and go on otherwise (Qwen3-Coder, GLM, Mistral from tokenizer version 7).
+# The dialect of a template that takes tools: the first that has all of the texts and none of the others. What must be
+# absent belongs to forms that begin alike and go on otherwise (Qwen3-Coder, GLM, Mistral from tokenizer version 7).
 _RECOGNISED: Final[tuple[tuple[Dialect, tuple[str, ...], tuple[str, ...]], ...]] = (
     (HERMES, ("<tool_call>", "</tool_call>", '"arguments"'), ("<function=", "<arg_key>")),
     (MISTRAL, ("[TOOL_CALLS]",), ("[ARGS]", "[CALL_ID]")),

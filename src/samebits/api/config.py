@@ -1,0 +1,141 @@
+"""What a server is told: one set of names and defaults for the YAML file and for the flags of ``samebits serve``."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_type_hints
+
+import yaml
+
+from samebits.errors import InputError
+from samebits.models.chat_template import DEFAULT_DATE
+
+if TYPE_CHECKING:
+    import pydantic
+
+Level = Literal["none", "best-effort", "run", "batch", "portable"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)  # weakest first
+
+
+def _about(meaning: str, *, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+    return {"meaning": meaning, "low": low, "high": high}
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model to serve. Only ``path`` and ``profile`` can move a bit."""
+
+    engine: Literal["embedded"] = field(
+        default="embedded", metadata=_about("what computes it: embedded, the engine of samebits")
+    )
+    path: str = field(default="smollm2", metadata=_about("a GGUF file, a Hugging Face folder, or smollm2"))
+    profile: str = field(default="bf16", metadata=_about("fp32, bf16 or int8; vendor promises nothing"))
+    threads: int | None = field(default=None, metadata=_about("threads; one per usable CPU when not given"))
+    isa: str | None = field(default=None, metadata=_about("instruction set; the fastest when not given"))
+    max_batch: int = field(default=32, metadata=_about("most choices computed at once"))
+    chunk: int = field(default=512, metadata=_about("most tokens computed in one step"))
+    page_size: int = field(default=16, metadata=_about("tokens in a KV page: 1, 2, 4 … 256"))
+    kv_memory: int | None = field(default=None, metadata=_about("bytes for keys and values; 512 MiB when not given"))
+    prefix_cache: bool = field(default=True, metadata=_about("reuse keys and values of equal prefixes"))
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """A server. None of its keys can move a bit, but ``date``, which is in the prompt of templates that ask for it."""
+
+    models: dict[str, ModelConfig]
+    host: str = field(default="127.0.0.1", metadata=_about("address to listen on; any but loopback needs API keys"))
+    port: int = field(default=8000, metadata=_about("port; 0 takes a free one", low=0, high=65535))
+    api_keys_file: str | None = field(default=None, metadata=_about("file with one API key a line"))
+    api_keys_env: str | None = field(
+        default=None, metadata=_about("name of an environment variable with API keys, separated by commas")
+    )
+    determinism: Level | None = field(
+        default=None, metadata=_about("level promised when a request asks for none; the highest there is")
+    )
+    date: datetime.date = field(default=DEFAULT_DATE, metadata=_about("today's date for chat templates"))
+    max_choices: int = field(
+        default=512, metadata=_about("most choices that wait or run at once; more are answered with 429", low=1)
+    )
+    request_timeout: float = field(
+        default=600.0, metadata=_about("seconds until a request is given up with 408", low=0.001)
+    )
+    drain_timeout: float = field(
+        default=600.0, metadata=_about("seconds that running requests get after SIGTERM", low=0)
+    )
+    body_limit: int = field(
+        default=8 << 20, metadata=_about("bytes of a request's body; more are answered with 413", low=1)
+    )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file, unchecked but for being a mapping.
+
+    Raises:
+        InputError: the file cannot be read or is not a YAML mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", field="config", remedy="Name a YAML file.") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML: {error}", field="config", remedy="Correct it.") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise InputError("is not a mapping of names to values", field="config", remedy="See docs/config.md.")
+    return content
+
+
+def make_config(values: Mapping[str, Any]) -> ServerConfig:
+    """A configuration from named values, such as those of a YAML file.
+
+    Raises:
+        InputError: an unknown name, or a value of the wrong type or out of range.
+    """
+    import orjson
+    import pydantic
+
+    from samebits.api.validation import first_problem
+
+    model = _checker(ModelConfig)
+    server = _checker(ServerConfig, models=(dict[str, model], pydantic.Field(min_length=1)))  # type: ignore[valid-type]
+    try:
+        # As JSON, since that is where strict checking still takes a date from a text.
+        checked = server.model_validate_json(orjson.dumps(values)).model_dump()
+    except orjson.JSONEncodeError as error:
+        raise InputError(f"holds what JSON cannot: {error}", field="config", remedy="See docs/config.md.") from error
+    except pydantic.ValidationError as error:
+        problem = first_problem(error.errors(), skip=0)
+        raise InputError(problem.said, field=problem.param or "config", remedy="See docs/config.md") from error
+    models = {name: ModelConfig(**keys) for name, keys in checked.pop("models").items()}
+    return ServerConfig(models=models, **checked)
+
+
+def _checker(kind: type, **replaced: Any) -> type[pydantic.BaseModel]:
+    """A pydantic model with the names, types, defaults and bounds of a dataclass."""
+    import pydantic
+
+    hints = get_type_hints(kind)
+    definitions: dict[str, Any] = {}
+    for key in dataclasses.fields(kind):
+        bounds: dict[str, Any] = {name: key.metadata.get(bound) for name, bound in (("ge", "low"), ("le", "high"))}
+        default: Any = ... if key.default is dataclasses.MISSING else key.default
+        definitions[key.name] = hints[key.name], pydantic.Field(default=default, **bounds)
+    config = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return pydantic.create_model(kind.__name__, __config__=config, **(definitions | replaced))

@@ -1,0 +1,79 @@
+"""What the requests of several routes have in common. An unknown field is refused; null means the default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from samebits.api.config import Level
+
+# A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
+NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
+MOST_PROMPTS: Final = 2048
+
+
+class Strict(BaseModel):
+    """A request or a part of one: no unknown fields, no conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class StreamOptions(Strict):
+    """What a stream tells besides the answer."""
+
+    include_usage: bool | None = Field(None, description="Send one more chunk, with the usage and no choices.")
+    include_obfuscation: bool | None = Field(None, description="Accepted; nothing is ever padded here.")
+
+
+class Sampling(Strict):
+    """Fields that every generating route has."""
+
+    model: str = Field(description="A name from /v1/models.")
+    temperature: float | None = Field(None, ge=0, le=2, description="0 is greedy.")
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=0, lt=2**31, description="0 keeps all ids.")
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[str, float] | None = Field(None, description="Token id, as a string, to addend (-100 to 100).")
+    seed: int | None = Field(
+        None,
+        ge=-(2**63),
+        lt=2**63,
+        description="64-bit signed; 0 and -1 are seeds like any other. Absent or null: one is drawn and reported.",
+    )
+    n: int | None = Field(None, ge=1, le=128)
+    stop: str | list[str] | None = Field(None, description="Up to 16 texts.")
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    determinism: Level | None = Field(None, description="The level that must be promised.")
+    return_token_ids: bool | None = Field(None, description="Add prompt_token_ids, and token_ids of each choice.")
+    # Without effect on the answer, and accepted for that reason:
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+
+def named_sampling(body: Sampling, **others: Any) -> dict[str, Any]:
+    """The sampling parameters that a request gives, by their names in SamplingParams; what is null is left out."""
+    names = (
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "repetition_penalty",
+        "presence_penalty",
+        "frequency_penalty",
+        "seed",
+        "n",
+        "stop",
+        "stop_token_ids",
+        "ignore_eos",
+    )
+    values = {name: getattr(body, name) for name in names} | others
+    return {name: value for name, value in values.items() if value is not None}
