@@ -9,12 +9,17 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import samebits
-from samebits.api import chat, completions, errors, models
+from samebits.api import chat, completions, errors, models, native, tokenize
+from samebits.api.auth import ApiKeys
 from samebits.api.config import ModelConfig, ServerConfig
+from samebits.api.metrics import Metrics
 from samebits.api.middleware import Gate
-from samebits.api.service import Served, Service
+from samebits.api.served import Served
+from samebits.api.service import Service
 from samebits.engine.driver import Driver
 from samebits.llm import LLM
+
+NO_KEYS = ApiKeys()
 
 
 def load_models(config: ServerConfig) -> dict[str, LLM]:
@@ -40,24 +45,23 @@ def _load(model: ModelConfig) -> LLM:
     )
 
 
-def make_app(config: ServerConfig, llms: Mapping[str, LLM]) -> FastAPI:
+def make_app(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys = NO_KEYS) -> FastAPI:
     """The app over models that are loaded; their engines run from its start-up to its shutdown."""
     created = int(time.time())
-    service = Service(
-        config,
-        {
-            name: Served(name, llm, Driver(llm.engine, config.max_choices), llm.fingerprint, created)
-            for name, llm in llms.items()
-        },
-    )
+    served = {
+        name: Served(name, llm, Driver(llm.engine, config.max_choices), llm.fingerprint, created)
+        for name, llm in llms.items()
+    }
+    metrics = Metrics(served)
+    service = Service(config, served, metrics)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for served in service.models.values():
-            served.driver.start()
+        for model in served.values():
+            model.driver.start()
         yield
-        for served in service.models.values():
-            await served.driver.close()
+        for model in served.values():
+            await model.driver.close()
 
     app = FastAPI(
         title="samebits",
@@ -69,7 +73,7 @@ def make_app(config: ServerConfig, llms: Mapping[str, LLM]) -> FastAPI:
     )
     app.state.service = service
     errors.install(app)
-    app.add_middleware(Gate, service=service)
-    for module in (chat, completions, models):
+    app.add_middleware(Gate, service=service, keys=keys, metrics=metrics)
+    for module in (chat, completions, models, native, tokenize):
         app.include_router(module.router)
     return app

@@ -7,13 +7,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from samebits.api.document import answers
 from samebits.api.encode import encode_conversation
 from samebits.api.errors import json_response
 from samebits.api.job import Job, finished, now
 from samebits.api.logprobs import chat_entry
-from samebits.api.prepare import prepare_job
+from samebits.api.prepare import prepare_job, wanted_of
+from samebits.api.schema_answers import ChatCompletion
 from samebits.api.schema_chat import ChatRequest
-from samebits.api.schema_common import named_sampling
 from samebits.api.service import service_of
 from samebits.api.stream import EventStream
 from samebits.api.validation import StrictRoute
@@ -24,16 +25,16 @@ from samebits.errors import InputError
 router = APIRouter(route_class=StrictRoute)
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", responses=answers(ChatCompletion, streams=True))
 async def create_chat_completion(request: Request, body: ChatRequest) -> Response:
     """Continues a conversation."""
     service = service_of(request)
     served = service.model(body.model)
     if body.top_logprobs is not None and not body.logprobs:
         raise InputError("needs logprobs", field="top_logprobs", remedy="Set logprobs to true, or leave it out.")
-    values = named_sampling(body, max_tokens=_max_tokens(body), logprobs=body.top_logprobs)
+    wanted = wanted_of(body, max_tokens=_max_tokens(body), default=None, top_logprobs=body.top_logprobs)
     prompt = await encode_conversation(served.llm, [m.rendered() for m in body.messages], service.config.date)
-    job = prepare_job(service, served, [prompt], {"max_tokens": None} | values, body)
+    job = prepare_job(service, served, [prompt], wanted)
     answer = ChatAnswer(job, body)
     if body.stream:
         return EventStream(job, answer)

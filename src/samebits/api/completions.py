@@ -8,14 +8,16 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from samebits.api.document import answers
 from samebits.api.encode import encode_text
 from samebits.api.errors import UnsupportedError, json_response
 from samebits.api.job import Job, finished, now
 from samebits.api.logprobs import LegacyLogprobs, join
-from samebits.api.prepare import prepare_job
-from samebits.api.schema_common import named_sampling
+from samebits.api.prepare import prepare_job, wanted_of
+from samebits.api.schema_answers import TextCompletion
 from samebits.api.schema_completions import CompletionRequest
-from samebits.api.service import Served, service_of
+from samebits.api.served import Served
+from samebits.api.service import service_of
 from samebits.api.stream import EventStream
 from samebits.api.validation import StrictRoute
 from samebits.engine import Completion
@@ -25,7 +27,7 @@ router = APIRouter(route_class=StrictRoute)
 DEFAULT_MAX_TOKENS: Final = 16  # OpenAI's
 
 
-@router.post("/v1/completions")
+@router.post("/v1/completions", responses=answers(TextCompletion, streams=True))
 async def create_completion(request: Request, body: CompletionRequest) -> Response:
     """Continues one prompt or several."""
     service = service_of(request)
@@ -37,10 +39,8 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
             remedy="Leave one of them out.",
         )
     prompts = [await _encode(served, prompt, body) for prompt in _split(body.prompt)]
-    values = {"max_tokens": DEFAULT_MAX_TOKENS} | named_sampling(
-        body, max_tokens=body.max_tokens, logprobs=body.logprobs
-    )
-    job = prepare_job(service, served, prompts, values, body)
+    wanted = wanted_of(body, max_tokens=body.max_tokens, default=DEFAULT_MAX_TOKENS, top_logprobs=body.logprobs)
+    job = prepare_job(service, served, prompts, wanted)
     answer = CompletionAnswer(job, body)
     if body.stream:
         return EventStream(job, answer)

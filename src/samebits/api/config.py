@@ -1,5 +1,7 @@
 """What a server is told: one set of names and defaults for the YAML file and for the flags of ``samebits serve``."""
 
+# ruff: noqa: RUF009  _key is dataclasses.field
+
 from __future__ import annotations
 
 import dataclasses
@@ -22,55 +24,42 @@ Level = Literal["none", "best-effort", "run", "batch", "portable"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)  # weakest first
 
 
-def _about(meaning: str, *, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-    return {"meaning": meaning, "low": low, "high": high}
+def _key(default: Any, meaning: str, *, low: float | None = None, high: float | None = None) -> Any:
+    """A key: ``meaning`` is shown by ``samebits serve --help`` and docs/config.md; bounds are checked."""
+    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high})
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     """One model to serve. Only ``path`` and ``profile`` can move a bit."""
 
-    engine: Literal["embedded"] = field(
-        default="embedded", metadata=_about("what computes it: embedded, the engine of samebits")
-    )
-    path: str = field(default="smollm2", metadata=_about("a GGUF file, a Hugging Face folder, or smollm2"))
-    profile: str = field(default="bf16", metadata=_about("fp32, bf16 or int8; vendor promises nothing"))
-    threads: int | None = field(default=None, metadata=_about("threads; one per usable CPU when not given"))
-    isa: str | None = field(default=None, metadata=_about("instruction set; the fastest when not given"))
-    max_batch: int = field(default=32, metadata=_about("most choices computed at once"))
-    chunk: int = field(default=512, metadata=_about("most tokens computed in one step"))
-    page_size: int = field(default=16, metadata=_about("tokens in a KV page: 1, 2, 4 … 256"))
-    kv_memory: int | None = field(default=None, metadata=_about("bytes for keys and values; 512 MiB when not given"))
-    prefix_cache: bool = field(default=True, metadata=_about("reuse keys and values of equal prefixes"))
+    engine: Literal["embedded"] = _key("embedded", "What computes it: the engine of samebits")
+    path: str = _key("smollm2", "A GGUF file, a Hugging Face folder, or smollm2")
+    profile: str = _key("bf16", "fp32, bf16 or int8; vendor promises nothing")
+    threads: int | None = _key(None, "Threads; one per usable CPU")
+    isa: str | None = _key(None, "Instruction set; the fastest")
+    max_batch: int = _key(32, "Most choices computed at once")
+    chunk: int = _key(512, "Most tokens computed in one step")
+    page_size: int = _key(16, "Tokens in a KV page: 1, 2, 4 … 256")
+    kv_memory: int | None = _key(None, "Bytes for keys and values; 512 MiB")
+    prefix_cache: bool = _key(True, "Reuse keys and values of equal prefixes")
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """A server. None of its keys can move a bit, but ``date``, which is in the prompt of templates that ask for it."""
+    """A server. Of its keys only ``date`` can move a bit: it is in the prompt of chat templates that ask for it."""
 
     models: dict[str, ModelConfig]
-    host: str = field(default="127.0.0.1", metadata=_about("address to listen on; any but loopback needs API keys"))
-    port: int = field(default=8000, metadata=_about("port; 0 takes a free one", low=0, high=65535))
-    api_keys_file: str | None = field(default=None, metadata=_about("file with one API key a line"))
-    api_keys_env: str | None = field(
-        default=None, metadata=_about("name of an environment variable with API keys, separated by commas")
-    )
-    determinism: Level | None = field(
-        default=None, metadata=_about("level promised when a request asks for none; the highest there is")
-    )
-    date: datetime.date = field(default=DEFAULT_DATE, metadata=_about("today's date for chat templates"))
-    max_choices: int = field(
-        default=512, metadata=_about("most choices that wait or run at once; more are answered with 429", low=1)
-    )
-    request_timeout: float = field(
-        default=600.0, metadata=_about("seconds until a request is given up with 408", low=0.001)
-    )
-    drain_timeout: float = field(
-        default=600.0, metadata=_about("seconds that running requests get after SIGTERM", low=0)
-    )
-    body_limit: int = field(
-        default=8 << 20, metadata=_about("bytes of a request's body; more are answered with 413", low=1)
-    )
+    host: str = _key("127.0.0.1", "Address; other than loopback needs API keys")
+    port: int = _key(8000, "Port; 0 takes a free one", low=0, high=65535)
+    api_keys_file: str | None = _key(None, "File with one API key a line")
+    api_keys_env: str | None = _key(None, "Name of a variable with API keys, by commas")
+    determinism: Level | None = _key(None, "Level where none is asked for; the highest")
+    date: datetime.date = _key(DEFAULT_DATE, "Today's date for chat templates")
+    max_choices: int = _key(512, "Most choices that wait or run; more get 429", low=1)
+    request_timeout: float = _key(600.0, "Seconds until a request gets 408", low=0.001)
+    drain_timeout: float = _key(600.0, "Seconds for running requests on SIGTERM", low=0)
+    body_limit: int = _key(8 << 20, "Bytes of a body; longer ones get 413", low=1)
 
     @property
     def is_loopback(self) -> bool:
@@ -113,8 +102,10 @@ def make_config(values: Mapping[str, Any]) -> ServerConfig:
 
     from samebits.api.validation import first_problem
 
+    if not values.get("models"):
+        raise InputError("names no model", field="models", remedy="Give one, such as smollm2.")
     model = _checker(ModelConfig)
-    server = _checker(ServerConfig, models=(dict[str, model], pydantic.Field(min_length=1)))  # type: ignore[valid-type]
+    server = _checker(ServerConfig, models=(dict[str, model], ...))  # type: ignore[valid-type]
     try:
         # As JSON, since that is where strict checking still takes a date from a text.
         checked = server.model_validate_json(orjson.dumps(values)).model_dump()
@@ -122,7 +113,9 @@ def make_config(values: Mapping[str, Any]) -> ServerConfig:
         raise InputError(f"holds what JSON cannot: {error}", field="config", remedy="See docs/config.md.") from error
     except pydantic.ValidationError as error:
         problem = first_problem(error.errors(), skip=0)
-        raise InputError(problem.said, field=problem.param or "config", remedy="See docs/config.md") from error
+        raise InputError(
+            problem.said.removesuffix("."), field=problem.param or "config", remedy="See docs/config.md."
+        ) from error
     models = {name: ModelConfig(**keys) for name, keys in checked.pop("models").items()}
     return ServerConfig(models=models, **checked)
 

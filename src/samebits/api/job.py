@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,12 @@ from starlette.types import Receive
 
 from samebits.api.config import Level
 from samebits.api.errors import DeadlineError
-from samebits.api.promise import promise_block
-from samebits.api.service import Served
+from samebits.api.metrics import Metrics
+from samebits.api.promise import ids_digest, logprobs_digest
+from samebits.api.served import Served
 from samebits.engine import Completion, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
+from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
 
 
@@ -30,15 +32,18 @@ class Job:
 
     Attributes:
         prompts: token ids; each is continued ``params.n`` times.
-        params: always with log-probabilities, since their digest is part of every answer.
+        params: in full, and always with log-probabilities, since their digest is part of every answer.
+        origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
     """
 
     served: Served
     prompts: tuple[tuple[int, ...], ...]
     params: SamplingParams
+    origins: Mapping[str, str]
     level: Level
     timeout: float
+    metrics: Metrics
 
     @property
     def choices(self) -> int:
@@ -55,7 +60,7 @@ class Job:
         Raises:
             SamebitsError: see ``Driver.submit``.
         """
-        return self.served.driver.submit([Request(ids, self.params) for ids in self.prompts])
+        return self.served.driver.submit([Request(ids, self.params, self.origins) for ids in self.prompts])
 
     def usage(self, completions: Sequence[Completion]) -> dict[str, Any]:
         """OpenAI's count of tokens. A prompt counts once, however many choices continue it."""
@@ -69,10 +74,34 @@ class Job:
             "prompt_tokens_details": {"cached_tokens": cached},
         }
 
-    def block(self, completions: Sequence[Completion]) -> dict[str, Any]:
-        """The block ``samebits`` of the response."""
-        block = promise_block(self.level, self.served.fingerprint, self.prompts, completions)
-        return block | {"warnings": list(self.warnings)}
+    def block(
+        self, completions: Sequence[Completion], prompts: Sequence[Sequence[int]] | None = None
+    ) -> dict[str, Any]:
+        """The block ``samebits`` of a response (docs/guide/server.md).
+
+        Args:
+            completions: the choices that it covers, in the order of the response.
+            prompts: theirs; all when not given.
+        """
+        own = self.prompts if prompts is None else prompts
+        return {
+            "level": self.level,
+            "fingerprint": self.served.fingerprint,
+            "receipt_id": None,
+            "seed": completions[0].seed,
+            "params": self._described,
+            "prompt_tokens_sha256": ids_digest(own),
+            "output_tokens_sha256": ids_digest([c.token_ids for c in completions]),
+            "logprobs_sha256": logprobs_digest(completions),
+            "cached_prompt_tokens": sum(c.cached_prompt_tokens for c in completions if c.index == 0),
+            "warnings": list(self.warnings),
+        }
+
+    @cached_property
+    def _described(self) -> dict[str, dict[str, Any]]:
+        described = describe(self.params, self.origins)
+        del described["logprobs"]  # asks how to answer, not what
+        return described
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -92,10 +121,11 @@ class Job:
 
 
 class Transcript:
-    """The finished choices of a job, as they come."""
+    """The finished choices of a job, as they come. Tells the metrics of the first token and of the end."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
+        self._start: float | None = time.perf_counter()
         self._done: dict[int, Completion] = {}
 
     def add(self, arrival: Arrival) -> None:
@@ -104,12 +134,17 @@ class Transcript:
         Raises:
             SamebitsError: it says that its choice failed; the answer as a whole fails with it.
         """
+        if self._start is not None:
+            self._job.metrics.first_token(self._job.served.name, time.perf_counter() - self._start)
+            self._start = None
         completion = arrival.event.completion
         if completion is None:
             return
         if completion.error is not None:
             raise self._job.blame(completion.error)
         self._done[self._job.choice(arrival)] = completion
+        if self.complete:
+            self._job.metrics.finished(self._job.served.name, self._job.prompts, self.completions)
 
     @property
     def complete(self) -> bool:

@@ -1,4 +1,4 @@
-"""The promise behind an answer: levels, digests, and the block ``samebits`` of a response."""
+"""The promise behind an answer: which level it can have, and the digests by which it is checked."""
 
 from __future__ import annotations
 
@@ -56,23 +56,3 @@ def logprobs_digest(completions: Sequence[Completion]) -> str:
         parts += [np.asarray([LOGPROB_SEPARATOR], np.float32)] * (i > 0)
         parts.append(completion.logprobs)
     return digest_array(np.concatenate(parts))
-
-
-def promise_block(
-    level: Level, fingerprint: str, prompts: Sequence[Sequence[int]], completions: Sequence[Completion]
-) -> dict[str, Any]:
-    """The block ``samebits`` of a response.
-
-    Args:
-        completions: all choices, in the order of prompts, then of choices.
-    """
-    return {
-        "level": level,
-        "fingerprint": fingerprint,
-        "receipt_id": None,
-        "seed": completions[0].seed,
-        "prompt_tokens_sha256": ids_digest(prompts),
-        "output_tokens_sha256": ids_digest([c.token_ids for c in completions]),
-        "logprobs_sha256": logprobs_digest(completions),
-        "cached_prompt_tokens": sum(c.cached_prompt_tokens for c in completions if c.index == 0),
-    }

@@ -2,15 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from samebits.api.config import Level
 
 # A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
 NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
 MOST_PROMPTS: Final = 2048
+
+
+def _text_or_list(value: object) -> str:
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+def _prompt_kind(value: object) -> str:
+    if not isinstance(value, list):
+        return "<text>"
+    if value and isinstance(value[0], str):
+        return "<texts>"
+    return "<lists>" if value and isinstance(value[0], list) else "<ids>"
+
+
+# Which member of a union is meant is decided by the value's kind, so that an error speaks of that member alone.
+TextOrTexts = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")], Discriminator(_text_or_list)
+]
+Ids = Annotated[list[int], Field(min_length=1)]
+Prompt = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)]
+    | Annotated[Ids, Tag("<ids>")]
+    | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Discriminator(_prompt_kind),
+]
 
 
 class Strict(BaseModel):
@@ -45,7 +71,7 @@ class Sampling(Strict):
         description="64-bit signed; 0 and -1 are seeds like any other. Absent or null: one is drawn and reported.",
     )
     n: int | None = Field(None, ge=1, le=128)
-    stop: str | list[str] | None = Field(None, description="Up to 16 texts.")
+    stop: TextOrTexts | None = Field(None, description="Up to 16 texts.")
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
     stream: bool | None = None
@@ -57,23 +83,3 @@ class Sampling(Strict):
     metadata: dict[str, str] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-
-
-def named_sampling(body: Sampling, **others: Any) -> dict[str, Any]:
-    """The sampling parameters that a request gives, by their names in SamplingParams; what is null is left out."""
-    names = (
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "repetition_penalty",
-        "presence_penalty",
-        "frequency_penalty",
-        "seed",
-        "n",
-        "stop",
-        "stop_token_ids",
-        "ignore_eos",
-    )
-    values = {name: getattr(body, name) for name in names} | others
-    return {name: value for name, value in values.items() if value is not None}

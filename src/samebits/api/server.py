@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from samebits.api.app import make_app
+from samebits.api.auth import ApiKeys
 from samebits.api.config import ServerConfig
 from samebits.api.service import Service
 from samebits.llm import LLM
@@ -71,9 +72,9 @@ class Server(uvicorn.Server):
         return True
 
 
-def serve(config: ServerConfig, llms: Mapping[str, LLM], ready: Callable[[str], None]) -> None:
+def serve(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: Callable[[str], None]) -> None:
     """Serves until a signal ends it. Requires the main thread."""
-    app: FastAPI = make_app(config, llms)
+    app: FastAPI = make_app(config, llms, keys)
     settings = uvicorn.Config(
         app,
         host=config.host,

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from starlette.requests import Request
 
 from samebits.api.config import ServerConfig
 from samebits.api.errors import UnknownModelError
-from samebits.engine.driver import Driver
-from samebits.llm import LLM
-
-
-@dataclass(frozen=True)
-class Served:
-    """A model, ready to answer.
-
-    Attributes:
-        created: when it was loaded, in seconds since 1970.
-    """
-
-    name: str
-    llm: LLM
-    driver: Driver
-    fingerprint: str
-    created: int
+from samebits.api.metrics import Metrics
+from samebits.api.served import Served
 
 
 @dataclass
@@ -38,7 +23,8 @@ class Service:
     """
 
     config: ServerConfig
-    models: Mapping[str, Served] = field(default_factory=dict)
+    models: Mapping[str, Served]
+    metrics: Metrics
     draining: bool = False
     open_requests: int = 0
 
@@ -54,6 +40,16 @@ class Service:
             raise UnknownModelError(
                 f"{name!r:.100} is not served", field="model", remedy=f"Use one of: {', '.join(self.models)}."
             ) from None
+
+    def only_model(self) -> Served:
+        """The model, where only one is served.
+
+        Raises:
+            UnknownModelError: there are several.
+        """
+        if len(self.models) > 1:
+            raise UnknownModelError("is missing", field="model", remedy=f"Use one of: {', '.join(self.models)}.")
+        return next(iter(self.models.values()))
 
 
 def service_of(request: Request) -> Service:

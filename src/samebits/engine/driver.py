@@ -71,11 +71,12 @@ class Submission:
             self.fail(EngineFailedError("the request was cancelled"))
             self._cancel(self)
 
-    def put(self, arrival: Arrival) -> None:
-        """Adds an event. For the driver."""
+    def put(self, arrival: Arrival) -> bool:
+        """Adds an event; returns whether it was the last. For the driver."""
         self._unfinished -= arrival.event.completion is not None
         self._arrivals.append(arrival)
         self._changed.set()
+        return self.done
 
     def fail(self, fault: SamebitsError) -> None:
         """Ends the submission. For the driver."""
@@ -190,10 +191,9 @@ class Driver:
 
     def _deliver(self, arrivals: list[tuple[Submission, Arrival]]) -> None:
         for submission, arrival in arrivals:
-            if not submission.done:  # it may have been cancelled meanwhile
-                submission.put(arrival)
-                if submission.done:
-                    self._close(submission)
+            # It may have been cancelled meanwhile.
+            if not submission.done and submission.put(arrival):
+                self._close(submission)
 
     def _refuse(self, submission: Submission, fault: SamebitsError) -> None:
         submission.fail(fault)
