@@ -201,9 +201,12 @@ class LLM:
         params = BeamParams(width=width, n=n, max_tokens=max_tokens, length_penalty=length_penalty)
         self._check_idle()
         many = split_prompts(prompts)
-        searches = [BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params) for prompt in many]
+        searches = [
+            BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params, self.tokenizer.decode)
+            for prompt in many
+        ]
         run_searches(self.engine, searches)
-        return [completion for search in searches for completion in search.completions(self.tokenizer.decode)]
+        return [completion for search in searches for completion in search.completions()]
 
     def resolve(self, explicit: Mapping[str, Any]) -> Effective:
         """The parameters of a request in full: those given, else the model's defaults, else those of samebits.

@@ -21,6 +21,7 @@ from samebits.engine import (
     Engine,
     Request,
     SamplingParams,
+    Searches,
     TopLogprob,
     run_searches,
 )
@@ -57,11 +58,11 @@ def found(completions: Sequence[BeamCompletion]) -> list[Found]:
 
 def searched(engine: Engine, prompts: Sequence[Sequence[int]], **params: Any) -> list[list[BeamCompletion]]:
     params = {"width": 5, "max_tokens": 10} | params
-    searches = [BeamSearch(engine, p, BeamParams(n=params["width"], **params)) for p in prompts]
+    searches = [BeamSearch(engine, p, BeamParams(n=params["width"], **params), letters) for p in prompts]
     run_searches(engine, searches)
     engine.pool.check()
     assert engine.pool.held == 0
-    return [search.completions(letters) for search in searches]
+    return [search.completions() for search in searches]
 
 
 def expected(prompt: Sequence[int], rules: Rules = CONTRACT, **params: Any) -> list[Found]:
@@ -162,9 +163,9 @@ def test_scores_descend_and_are_made_of_their_parts() -> None:
 
 def test_n_takes_the_first() -> None:
     engine = make_engine()
-    searches = [BeamSearch(engine, PROMPTS[0], BeamParams(width=5, n=n, max_tokens=8)) for n in (2, 5)]
+    searches = [BeamSearch(engine, PROMPTS[0], BeamParams(width=5, n=n, max_tokens=8), letters) for n in (2, 5)]
     run_searches(engine, searches)
-    two, five = (found(s.completions(letters)) for s in searches)
+    two, five = (found(s.completions()) for s in searches)
     assert two == five[:2]
 
 
@@ -177,7 +178,7 @@ def answer_of(*best: tuple[int, float]) -> Completion:
 
 
 def test_equal_sums_go_by_parent_then_by_order_of_ids() -> None:
-    search = BeamSearch(make_engine(), [1], BeamParams(width=3, n=3, max_tokens=3))
+    search = BeamSearch(make_engine(), [1], BeamParams(width=3, n=3, max_tokens=3), letters)
     search.advance([answer_of((7, -1.0), (9, -1.0), (2, -2.0), (3, -4.0))])
     assert [b.token_ids for b in search.live] == [(7,), (9,), (2,)]
     search.advance(
@@ -192,16 +193,16 @@ def test_equal_sums_go_by_parent_then_by_order_of_ids() -> None:
 
 
 def test_equal_scores_go_by_the_step_they_finished_in() -> None:
-    search = BeamSearch(make_engine(), [1], BeamParams(width=2, n=2, max_tokens=2))
+    search = BeamSearch(make_engine(), [1], BeamParams(width=2, n=2, max_tokens=2), letters)
     search.advance([answer_of((EOS, -1.0), (5, -1.0), (7, -3.0))])
     assert [h.token_ids for h in search.finished] == [(EOS,)]
     search.advance([answer_of((3, -1.0), (4, -1.5), (6, -9.0)), answer_of((3, -8.0), (4, -9.0), (6, -9.0))])
     assert search.done
-    assert [(c.token_ids, c.score) for c in search.completions(letters)] == [((EOS,), -1.0), ((5, 3), -1.0)]
+    assert [(c.token_ids, c.score) for c in search.completions()] == [((EOS,), -1.0), ((5, 3), -1.0)]
 
 
 def test_an_end_beyond_the_first_candidates_does_not_finish() -> None:
-    search = BeamSearch(make_engine(), [1], BeamParams(width=2, max_tokens=9))
+    search = BeamSearch(make_engine(), [1], BeamParams(width=2, max_tokens=9), letters)
     search.advance([answer_of((5, -1.0), (6, -2.0), (EOS, -3.0))])
     assert (search.finished, [b.token_ids for b in search.live]) == ([], [(5,), (6,)])
 
@@ -227,9 +228,9 @@ class MixesUp(BeamSearch):
 
 def test_control_answers_of_the_wrong_beam_are_seen() -> None:
     engine = make_engine()
-    search = MixesUp(engine, PROMPTS[0], BeamParams(width=5, n=5, max_tokens=10))
+    search = MixesUp(engine, PROMPTS[0], BeamParams(width=5, n=5, max_tokens=10), letters)
     run_searches(engine, [search])
-    assert found(search.completions(letters)) != expected(PROMPTS[0])
+    assert found(search.completions()) != expected(PROMPTS[0])
 
 
 @pytest.mark.parametrize("page_size", [1, 4, 16])
@@ -247,30 +248,54 @@ def test_preemption_moves_nothing() -> None:
     for _ in range(3):
         engine.step()
     # Other requests run, so their events are nobody's: only the searches are looked at.
-    searches = [BeamSearch(engine, p, BeamParams(width=5, n=5, max_tokens=10)) for p in PROMPTS[:8]]
+    searches = [BeamSearch(engine, p, BeamParams(width=5, n=5, max_tokens=10), letters) for p in PROMPTS[:8]]
     drive_among_others(engine, searches)
     assert engine.stats.preemptions, "not exercised"
-    assert [found(s.completions(letters)) for s in searches] == [expected(p) for p in PROMPTS[:8]]
+    assert [found(s.completions()) for s in searches] == [expected(p) for p in PROMPTS[:8]]
 
 
 def drive_among_others(engine: Engine, searches: Sequence[BeamSearch]) -> None:
     """As a server does: requests of a search are requests like any other."""
-    mine: dict[int, tuple[BeamSearch, int]] = {}
-    known: dict[BeamSearch, dict[int, Completion]] = {s: {} for s in searches}
-    waiting = list(searches)
-    while engine.busy or waiting:
-        for search in waiting:
-            mine.update({engine.add(r): (search, i) for i, r in enumerate(search.requests())})
-        waiting = []
+    running = Searches(engine)
+    for search in searches:
+        running.start(search)
+    done = []
+    while engine.busy:
+        mine = [event for event in engine.step() if running.owns(event)]
+        done += [search for event in mine if (search := running.take(event)) is not None]
+    assert sorted(map(id, done)) == sorted(map(id, searches)), "a search was reported done never, or twice"
+
+
+def test_a_cancelled_search_frees_its_pages_and_leaves_the_others() -> None:
+    engine = make_engine()
+    running = Searches(engine)
+    first, second = (BeamSearch(engine, p, BeamParams(width=5, n=5, max_tokens=10), letters) for p in PROMPTS[:2])
+    running.start(first)
+    running.start(second)
+    for _ in range(4):
         for event in engine.step():
-            if event.completion is None or event.request_id not in mine:
-                continue
-            search, i = mine.pop(event.request_id)
-            known[search][i] = event.completion
-            if len(known[search]) == len(search.live):
-                search.advance([known[search][j] for j in range(len(known[search]))])
-                known[search] = {}
-                waiting.append(search)
+            assert running.take(event) is None
+    running.cancel(first)
+    running.cancel(first)
+    while engine.busy:
+        for event in engine.step():
+            assert running.take(event) in (None, second)
+    assert engine.pool.held == 0
+    assert not first.done
+    assert found(second.completions()) == expected(PROMPTS[1])
+
+
+def test_best_ids_are_reported_beside_each_id() -> None:
+    [many] = searched(make_engine(), PROMPTS[:1], top_logprobs=20)
+    [none] = searched(make_engine(), PROMPTS[:1])
+    assert found(many) == found(none) == expected(PROMPTS[0])
+    for c in many:
+        assert c.logprobs is not None
+        assert c.top_logprobs is not None
+        assert [len(top) for top in c.top_logprobs] == [20] * len(c.token_ids)
+        for token, logprob, top in zip(c.token_ids, c.logprobs.tolist(), c.top_logprobs, strict=True):
+            assert {t.token_id: t.logprob for t in top}[token] == logprob
+    assert all(c.top_logprobs == ((),) * len(c.token_ids) for c in none)
 
 
 # ---- refusals and failures -------------------------------------------------------------------------------------------
@@ -306,7 +331,7 @@ def test_what_cannot_fit_is_refused_before_anything_runs() -> None:
         ([1] * 30, {"max_tokens": 11}, CapacityError),
     ):
         with pytest.raises(error):
-            BeamSearch(engine, prompt, BeamParams(width=2, **params))
+            BeamSearch(engine, prompt, BeamParams(width=2, **params), letters)
     assert not engine.busy
 
 

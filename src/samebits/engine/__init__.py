@@ -1,6 +1,6 @@
 """Continuous batching: requests in, tokens out, the same bits whatever else runs."""
 
-from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, run_searches
+from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, Searches, run_searches
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
@@ -19,6 +19,7 @@ __all__ = [
     "ModelLimits",
     "Request",
     "SamplingParams",
+    "Searches",
     "Stats",
     "TopLogprob",
     "describe",

@@ -15,7 +15,7 @@ import numpy as np
 
 from samebits.engine.engine import Engine
 from samebits.engine.params import MAX_TOP_LOGPROBS, SamplingParams, check_integer, check_number
-from samebits.engine.request import Completion, Request, TopLogprob
+from samebits.engine.request import Completion, Event, Request, TopLogprob
 from samebits.errors import InputError, SamebitsError
 
 # One beam can supply all that survive, and the end ids before them: width + end ids best ids are asked for, of at most
@@ -33,6 +33,7 @@ class BeamParams:
         n: best hypotheses to return, 1 to width.
         max_tokens: longest hypothesis; None means up to the context's end.
         length_penalty: α of section 4.2, −2 to 2; 0 compares sums, 1 means.
+        top_logprobs: how many best ids (0 to 20) to report beside each id.
 
     Raises:
         InputError: a value of the wrong type or out of range.
@@ -42,6 +43,7 @@ class BeamParams:
     n: int = 1
     max_tokens: int | None = 256
     length_penalty: float = 1.0
+    top_logprobs: int = 0
 
     def __post_init__(self) -> None:
         check_integer("width", self.width, 1, MAX_WIDTH)
@@ -53,6 +55,7 @@ class BeamParams:
         if self.max_tokens is not None:
             check_integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
         check_number("length_penalty", self.length_penalty, -2, 2)
+        check_integer("top_logprobs", self.top_logprobs, 0, MAX_TOP_LOGPROBS)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Hypothesis:
     Attributes:
         token_ids: generated ids, the end id included.
         logprobs: the model's log-probability of each, as float32.
+        tops: the best ids at each place, as many as were asked for.
         total: their sum in float32, first to last.
         score: total ÷ length^α in float32; 0 for the empty beginning.
         end: the end id it finished with; None while it can go on, or where it met max_tokens.
@@ -69,6 +73,7 @@ class Hypothesis:
 
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
+    tops: tuple[tuple[TopLogprob, ...], ...] = ()
     total: float = 0.0
     score: float = 0.0
     end: int | None = None
@@ -101,8 +106,17 @@ class BeamSearch:
         cached_prompt_tokens: prompt tokens that the first request found in the prefix cache.
     """
 
-    def __init__(self, engine: Engine, prompt_token_ids: Sequence[int], params: BeamParams) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        prompt_token_ids: Sequence[int],
+        params: BeamParams,
+        decode: Callable[[Sequence[int]], str],
+    ) -> None:
         """Checks the search against the engine, which is not kept.
+
+        Args:
+            decode: turns ids into text; the end id is not given to it.
 
         Raises:
             InputError: the prompt does not fit the model, or the width its vocabulary or number of end ids.
@@ -110,6 +124,7 @@ class BeamSearch:
             CapacityError: one beam could never fit the KV memory.
         """
         self.params = params
+        self._decode = decode
         self._prompt = tuple(prompt_token_ids)
         self._as_sampling = SamplingParams(max_tokens=params.max_tokens, n=params.n, temperature=0.0, logprobs=0)
         total = engine.check(Request(self._prompt, self._as_sampling))
@@ -123,7 +138,9 @@ class BeamSearch:
                 field="width",
                 remedy=f"Use at most {most - len(self._end_ids)} beams.",
             )
-        self._one_token = SamplingParams(max_tokens=1, temperature=0.0, logprobs=wanted, ignore_eos=True)
+        reported = max(wanted, min(params.top_logprobs, engine.model.vocab_size))
+        self._wanted = wanted
+        self._one_token = SamplingParams(max_tokens=1, temperature=0.0, logprobs=reported, ignore_eos=True)
         self.live: list[Hypothesis] = [Hypothesis()]
         self.finished: list[Hypothesis] = []
         self.error: SamebitsError | None = None
@@ -148,7 +165,8 @@ class BeamSearch:
         candidates: list[Hypothesis] = []
         for beam, answer in zip(self.live, answers, strict=True):
             assert answer.top_logprobs is not None
-            candidates += [self._extended(beam, best) for best in answer.top_logprobs[0]]
+            [top] = answer.top_logprobs
+            candidates += [self._extended(beam, best, top) for best in top[: self._wanted]]
         candidates.sort(key=lambda c: -c.total)  # stable: ties keep the order of beams, then of ids within a beam
         width = self.params.width
         last = len(candidates[0].token_ids) == self._longest
@@ -159,33 +177,30 @@ class BeamSearch:
         if len(self.finished) == width and self.live and self.live[0].score <= self.finished[-1].score:
             self.live = []
 
-    def _extended(self, beam: Hypothesis, best: TopLogprob) -> Hypothesis:
+    def _extended(self, beam: Hypothesis, best: TopLogprob, top: tuple[TopLogprob, ...]) -> Hypothesis:
         added = np.float32(best.logprob)
         total = np.float32(beam.total) + added if beam.token_ids else added
         length = len(beam.token_ids) + 1
         return Hypothesis(
             token_ids=(*beam.token_ids, best.token_id),
             logprobs=(*beam.logprobs, best.logprob),
+            tops=(*beam.tops, top[: self.params.top_logprobs]),
             total=float(total),
             score=float(total / length_divisor(length, self.params.length_penalty)),
             end=best.token_id if best.token_id in self._end_ids else None,
         )
 
-    def completions(self, decode: Callable[[Sequence[int]], str]) -> list[BeamCompletion]:
-        """The n best hypotheses of a search that is done, best first; of one that failed, n errors.
-
-        Args:
-            decode: turns ids into text; the end id is not given to it.
-        """
+    def completions(self) -> list[BeamCompletion]:
+        """The n best hypotheses of a search that is done, best first; of one that failed, n errors."""
         assert self.done, "the search goes on"
         chosen = [Hypothesis()] * self.params.n if self.error else self.finished[: self.params.n]
         return [
             BeamCompletion(
                 index=index,
-                text=decode(h.token_ids if h.end is None else h.token_ids[:-1]),
+                text=self._decode(h.token_ids if h.end is None else h.token_ids[:-1]),
                 token_ids=h.token_ids,
                 logprobs=np.array(h.logprobs, np.float32),
-                top_logprobs=None,
+                top_logprobs=h.tops,
                 finish_reason="error" if self.error else "length" if h.end is None else "stop",
                 stop_reason=h.end,
                 seed=None,
@@ -201,32 +216,72 @@ class BeamSearch:
         ]
 
 
+class Searches:
+    """Searches under way in an engine, among requests of others. Belongs to the thread that drives the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._beams: dict[int, tuple[BeamSearch, int]] = {}  # by request id: whose beam, and which
+        self._answers: dict[BeamSearch, dict[int, Completion]] = {}
+
+    def start(self, search: BeamSearch) -> None:
+        """Queues what the search must know first.
+
+        Raises:
+            SamebitsError: the engine refuses it; nothing of the search is left.
+        """
+        self._answers[search] = {}
+        try:
+            self._submit(search)
+        except BaseException:
+            self.cancel(search)
+            raise
+
+    def owns(self, event: Event) -> bool:
+        """Whether an event is a search's, and so for ``take``."""
+        return event.request_id in self._beams
+
+    def take(self, event: Event) -> BeamSearch | None:
+        """Notes an event; goes on with the search when all its beams are known. Returns a search that is done."""
+        if event.completion is None:
+            return None
+        search, place = self._beams.pop(event.request_id)
+        answers = self._answers[search]
+        answers[place] = event.completion
+        if len(answers) < len(search.live):
+            return None
+        search.advance([answers[i] for i in range(len(answers))])
+        answers.clear()
+        if search.done:
+            del self._answers[search]
+            return search
+        self._submit(search)
+        return None
+
+    def cancel(self, search: BeamSearch) -> None:
+        """Ends a search and frees its pages; one that is not under way: nothing."""
+        for request_id in [i for i, (owner, _) in self._beams.items() if owner is search]:
+            del self._beams[request_id]
+            self._engine.cancel(request_id)
+        self._answers.pop(search, None)
+
+    def _submit(self, search: BeamSearch) -> None:
+        for place, request in enumerate(search.requests()):
+            self._beams[self._engine.add(request)] = search, place
+
+
 def run_searches(engine: Engine, searches: Sequence[BeamSearch]) -> None:
     """Drives an idle engine until all searches are done. Each goes on as soon as its own beams are known."""
-    beam_of: dict[int, tuple[BeamSearch, int]] = {}
-    answers: dict[BeamSearch, dict[int, Completion]] = {search: {} for search in searches}
-
-    def submit(search: BeamSearch) -> None:
-        for i, request in enumerate(search.requests()):
-            beam_of[engine.add(request)] = search, i
-
+    running = Searches(engine)
     try:
         for search in searches:
-            submit(search)
+            running.start(search)
         while engine.busy:
             for event in engine.step():
-                if event.completion is None:
-                    continue
-                search, i = beam_of.pop(event.request_id)
-                known = answers[search]
-                known[i] = event.completion
-                if len(known) == len(search.live):
-                    search.advance([known[j] for j in range(len(known))])
-                    known.clear()
-                    submit(search)
+                running.take(event)
     finally:
-        for request_id in beam_of:
-            engine.cancel(request_id)
+        for search in searches:
+            running.cancel(search)
 
 
 def length_divisor(length: int, alpha: float) -> np.float32:
