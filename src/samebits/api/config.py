@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_type_hints
 
 import yaml
@@ -35,14 +36,14 @@ class ModelConfig:
 
     engine: Literal["embedded"] = _key("embedded", "What computes it: the engine of samebits")
     path: str = _key("smollm2", "A GGUF file, a Hugging Face folder, or smollm2")
-    profile: str = _key("bf16", "fp32, bf16 or int8; vendor promises nothing")
+    profile: str = _key("bf16", "fp32, bf16, int8 or vendor")
     threads: int | None = _key(None, "Threads; one per usable CPU")
     isa: str | None = _key(None, "Instruction set; the fastest")
     max_batch: int = _key(32, "Most choices computed at once")
     chunk: int = _key(512, "Most tokens computed in one step")
     page_size: int = _key(16, "Tokens in a KV page: 1, 2, 4 … 256")
     kv_memory: int | None = _key(None, "Bytes for keys and values; 512 MiB")
-    prefix_cache: bool = _key(True, "Reuse keys and values of equal prefixes")
+    prefix_cache: bool = _key(True, "Keep prefixes of prompts")
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,16 @@ class ServerConfig:
     """A server. Of its keys only ``date`` can move a bit: it is in the prompt of chat templates that ask for it."""
 
     models: dict[str, ModelConfig]
-    host: str = _key("127.0.0.1", "Address; other than loopback needs API keys")
+    host: str = _key("127.0.0.1", "Address; loopback needs no API key")
     port: int = _key(8000, "Port; 0 takes a free one", low=0, high=65535)
     api_keys_file: str | None = _key(None, "File with one API key a line")
-    api_keys_env: str | None = _key(None, "Name of a variable with API keys, by commas")
-    determinism: Level | None = _key(None, "Level where none is asked for; the highest")
-    date: datetime.date = _key(DEFAULT_DATE, "Today's date for chat templates")
-    max_choices: int = _key(512, "Most choices that wait or run; more get 429", low=1)
+    api_keys_env: str | None = _key(None, "Variable with API keys, by commas")
+    determinism: Level | None = _key(None, "Level if none is asked for; the highest")
+    date: datetime.date = _key(DEFAULT_DATE, "Today, for chat templates")
+    max_choices: int = _key(512, "Most open choices; more get 429", low=1)
     request_timeout: float = _key(600.0, "Seconds until a request gets 408", low=0.001)
-    drain_timeout: float = _key(600.0, "Seconds for running requests on SIGTERM", low=0)
-    body_limit: int = _key(8 << 20, "Bytes of a body; longer ones get 413", low=1)
+    drain_timeout: float = _key(600.0, "Seconds for the rest on SIGTERM", low=0)
+    body_limit: int = _key(8 << 20, "Bytes of a body; more get 413", low=1)
 
     @property
     def is_loopback(self) -> bool:
@@ -105,7 +106,7 @@ def make_config(values: Mapping[str, Any]) -> ServerConfig:
     if not values.get("models"):
         raise InputError("names no model", field="models", remedy="Give one, such as smollm2.")
     model = _checker(ModelConfig)
-    server = _checker(ServerConfig, models=(dict[str, model], ...))  # type: ignore[valid-type]
+    server = _checker(ServerConfig, models=(GenericAlias(dict, (str, model)), ...))
     try:
         # As JSON, since that is where strict checking still takes a date from a text.
         checked = server.model_validate_json(orjson.dumps(values)).model_dump()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import FrameType
 
 import uvicorn
-from fastapi import FastAPI
 
 from samebits.api.app import make_app
 from samebits.api.auth import ApiKeys
@@ -29,7 +29,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[str], None]) -> None:
         """Args: ready: called with the base URL as soon as requests are taken."""
         super().__init__(config)
-        self._service = service
+        self.service = service
         self._ready = ready
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -44,6 +44,9 @@ class Server(uvicorn.Server):
         """Takes the two signals, and gives them back. Unlike uvicorn's, does not raise them again at the end: an
         orderly end is exit code 0.
         """
+        if threading.current_thread() is not threading.main_thread():  # signals are none of a thread's business
+            yield
+            return
         wanted = (signal.SIGTERM, signal.SIGINT)
         before = {number: signal.signal(number, self.handle_exit) for number in wanted}
         try:
@@ -55,26 +58,26 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begins the drain; the second time, ends it."""
         del sig, frame
-        if self._service.draining:
+        if self.service.draining:
             self.should_exit = self.force_exit = True
-        self._service.draining = True
+        self.service.draining = True
 
     async def on_tick(self, counter: int) -> bool:
         """Ends the main loop when the drain is over."""
-        if self._service.draining and not self.should_exit:
+        if self.service.draining and not self.should_exit:
             self.should_exit = await self._drained()
         return await super().on_tick(counter)
 
     async def _drained(self) -> bool:
-        deadline = time.monotonic() + self._service.config.drain_timeout
-        while self._service.open_requests and not self.should_exit and time.monotonic() < deadline:
+        deadline = time.monotonic() + self.service.config.drain_timeout
+        while self.service.open_requests and not self.should_exit and time.monotonic() < deadline:
             await asyncio.sleep(POLL_S)
         return True
 
 
-def serve(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: Callable[[str], None]) -> None:
-    """Serves until a signal ends it. Requires the main thread."""
-    app: FastAPI = make_app(config, llms, keys)
+def make_server(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: Callable[[str], None]) -> Server:
+    """A server over loaded models; ``run`` serves until a signal ends it."""
+    app = make_app(config, llms, keys)
     settings = uvicorn.Config(
         app,
         host=config.host,
@@ -84,4 +87,4 @@ def serve(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: C
         lifespan="on",
         server_header=False,
     )
-    Server(settings, app.state.service, ready).run()
+    return Server(settings, app.state.service, ready)

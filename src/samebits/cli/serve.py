@@ -23,9 +23,9 @@ def _flag(name: str, **options: Any) -> Any:
     return typer.Option(help=f"{key.metadata['meaning']}{default}", show_default=False, **options)
 
 
-def _true_or_false(text: str) -> bool:
+def _true_or_false(name: str, text: str) -> bool:
     if text not in ("true", "false"):
-        raise InputError(f"{text!r} is neither", field="prefix_cache", remedy="Give true or false.")
+        raise InputError(f"{text!r} is neither true nor false", field=name, remedy="Give one of them.")
     return text == "true"
 
 
@@ -53,17 +53,19 @@ def serve(
     chunk: Annotated[int | None, _flag("chunk")] = None,
     page_size: Annotated[int | None, _flag("page_size")] = None,
     kv_memory: Annotated[int | None, _flag("kv_memory")] = None,
-    prefix_cache: Annotated[bool | None, _flag("prefix_cache", parser=_true_or_false, metavar="<bool>")] = None,
+    prefix_cache: Annotated[str | None, _flag("prefix_cache", metavar="<bool>")] = None,
 ) -> None:
     """Serve models over HTTP, with OpenAI's API."""
     start = time.perf_counter()
     flags = {name: value for name, value in locals().items() if name in _KEYS and value is not None}
+    if prefix_cache is not None:
+        flags["prefix_cache"] = _true_or_false("prefix_cache", prefix_cache)
     values = {} if config is None else read_config(config)
     settings = make_config(_merged(values, model, flags))
 
     from samebits.api.app import load_models
     from samebits.api.auth import read_api_keys
-    from samebits.api.server import serve as run
+    from samebits.api.server import make_server
 
     keys = read_api_keys(settings)
 
@@ -71,7 +73,7 @@ def serve(
         names = ", ".join(f"{name} ({m.profile})" for name, m in settings.models.items())
         typer.echo(f"samebits: {names} at {url}/v1 after {time.perf_counter() - start:.1f} s", err=True)
 
-    run(settings, load_models(settings), keys, ready)
+    make_server(settings, load_models(settings), keys, ready).run()
 
 
 def _merged(values: dict[str, Any], model: str | None, flags: dict[str, Any]) -> dict[str, Any]:
