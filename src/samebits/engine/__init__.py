@@ -1,5 +1,6 @@
 """Continuous batching: requests in, tokens out, the same bits whatever else runs."""
 
+from samebits.engine.constraint import Constraint
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
@@ -7,6 +8,7 @@ from samebits.engine.scheduler import Limits
 
 __all__ = [
     "Completion",
+    "Constraint",
     "Engine",
     "Event",
     "Limits",

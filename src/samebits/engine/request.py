@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from samebits.engine.constraint import Constraint
 from samebits.engine.history import History
 from samebits.engine.params import SamplingParams
 from samebits.engine.stops import StopMatcher
@@ -30,10 +31,12 @@ class Request:
     Attributes:
         prompt_token_ids: at least one id.
         params: sampling parameters; ``params.n`` choices are generated.
+        constraint: what the output may be. Each choice works on a fork of it; this one is never changed.
     """
 
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,7 @@ class Sequence:
     top_logprobs: list[tuple[TopLogprob, ...]] = field(default_factory=list)
     followers: list[Sequence] = field(default_factory=list)
     history: History = field(default_factory=History)
+    constraint: Constraint | None = None
 
     @property
     def output(self) -> list[int]:
