@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from samebits.errors import InputError
+
+if TYPE_CHECKING:
+    from samebits.structured import JsonSchema
 
 
 def generate(
@@ -20,6 +24,9 @@ def generate(
     top_p: Annotated[float, typer.Option(help="Share of the probability to keep.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Best ids to keep; 0 keeps all.")] = 0,
     seed: Annotated[int | None, typer.Option(help="Drawn and shown when not given.", show_default=False)] = None,
+    json_schema: Annotated[
+        Path | None, typer.Option(help="A file with the JSON schema of the answer.", show_default=False)
+    ] = None,
     profile: Annotated[str, typer.Option(help="fp32, bf16 or int8.")] = "bf16",
     threads: Annotated[int | None, typer.Option(help="One per CPU when not given.", show_default=False)] = None,
     isa: Annotated[str | None, typer.Option(help="Instruction set; see samebits info.", show_default=False)] = None,
@@ -40,6 +47,7 @@ def generate(
         seed=seed,
         logprobs=0 if as_json else None,
     )
+    structured = None if json_schema is None else _read_schema(json_schema)
     if not prompt and chat:
         raise InputError("is empty", field="prompt", remedy="Give a non-empty prompt.")
 
@@ -53,11 +61,13 @@ def generate(
         ids = llm.encode_prompt(message)
         for warning in llm.tokenizer.prompt_warnings(ids):
             typer.echo(f"samebits: warning: {warning}", err=True)
-        [completion] = llm.generate(ids, params, on_event=None if as_json else show)
+        [completion] = llm.generate(ids, params, structured=structured, on_event=None if as_json else show)
         if completion.error is not None:
             raise completion.error
         if not as_json:
             sys.stdout.write("\n")
+            if structured is not None and completion.finish_reason == "length":
+                typer.echo("samebits: warning: the answer was cut at max_tokens, and is incomplete", err=True)
             if temperature > 0 and seed is None:
                 typer.echo(f"samebits: seed {completion.seed}", err=True)
             return
@@ -74,3 +84,12 @@ def generate(
             "fingerprint": llm.fingerprint,
         }
         typer.echo(json.dumps(result))
+
+
+def _read_schema(path: Path) -> JsonSchema:
+    from samebits.structured import JsonSchema
+
+    try:
+        return JsonSchema(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}", field="json_schema", remedy="Give a JSON file.") from error

@@ -15,6 +15,7 @@ from samebits.structured.keywords import TYPES
 from samebits.structured.normalise import Normalised
 from samebits.structured.references import refuse
 
+_REMEDY: Final = "Give recursion an end, such as a property that is not required, or null."
 MAX_CHAIN: Final = 250  # schemas on one path through references; the compiler was seen to stand 2,000
 
 
@@ -36,12 +37,10 @@ def check_base_cases(normalised: Normalised) -> None:
         if name not in finite and _is_finite(parts[name], finite):
             finite.add(name)
             waiting.extend(users[name])
-    for name in parts:
-        if name not in finite:
-            raise refuse(
-                "$ref", normalised.origins[name], "has no base case: no finite value satisfies it",
-                "Give the recursion an end, such as a property that is not required, or null.",
-            )  # fmt: skip
+    endless = [name for name in parts if name not in finite]
+    if endless:
+        place = normalised.origins[endless[-1]]  # of a chain of references, the last
+        raise refuse("the schema", place, "has no base case: no finite value satisfies it", _REMEDY)
 
 
 def check_chains(normalised: Normalised) -> None:

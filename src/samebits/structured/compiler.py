@@ -175,7 +175,9 @@ def _check_lark(grammar: str) -> None:
 
 
 def _fault(message: str) -> str:
-    """What llguidance says, without the place in the text that we gave it."""
+    """What llguidance says, without the place in the text that we gave it and options that we do not offer."""
+    if "oneOf constraints are not supported" in message:
+        return "oneOf: its options are not seen to exclude each other"
     line = first_line(message)
     line = re.sub(r"^(at )?\d+\(\d+\): ", "", line)
     line = line.removeprefix("failed to compile JSON schema: ")
