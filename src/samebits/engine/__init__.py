@@ -1,6 +1,7 @@
 """Continuous batching: requests in, tokens out, the same bits whatever else runs."""
 
 from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, Searches, run_searches
+from samebits.engine.constraint import Constraint
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
@@ -12,6 +13,7 @@ __all__ = [
     "BeamParams",
     "BeamSearch",
     "Completion",
+    "Constraint",
     "Effective",
     "Engine",
     "Event",

@@ -1,0 +1,20 @@
+"""Structured output: what an answer is to look like, enforced as it is written, judged when it is done."""
+
+from samebits.structured.compiler import Grammar, GrammarCompiler
+from samebits.structured.grammar import GrammarConstraint
+from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
+from samebits.structured.validate import validate
+
+__all__ = [
+    "Choice",
+    "Grammar",
+    "GrammarCompiler",
+    "GrammarConstraint",
+    "JsonObject",
+    "JsonSchema",
+    "Lark",
+    "Regex",
+    "StructuredSpec",
+    "spec_digest",
+    "validate",
+]
