@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from samebits.api.beams import beam_fields
 from samebits.api.document import answers
 from samebits.api.encode import encode_conversation
 from samebits.api.errors import json_response
@@ -75,6 +76,7 @@ class ChatAnswer:
                 "logprobs": self._logprobs(completion),
                 "finish_reason": completion.finish_reason,
             }
+            choice |= beam_fields(completion)
             if self._body.return_token_ids:
                 choice["token_ids"] = list(completion.token_ids)
             choices.append(choice)

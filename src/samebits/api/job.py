@@ -11,12 +11,13 @@ from typing import Any
 
 from starlette.types import Receive
 
+from samebits.api.beams import Beams
 from samebits.api.config import Level
 from samebits.api.errors import DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
-from samebits.engine import Completion, Request, SamplingParams
+from samebits.engine import BeamSearch, Completion, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
@@ -35,6 +36,7 @@ class Job:
         params: in full, and always with log-probabilities, since their digest is part of every answer.
         origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
+        beams: the search that makes the choices, instead of sampling.
     """
 
     served: Served
@@ -44,6 +46,7 @@ class Job:
     level: Level
     timeout: float
     metrics: Metrics
+    beams: Beams | None = None
 
     @property
     def choices(self) -> int:
@@ -60,7 +63,12 @@ class Job:
         Raises:
             SamebitsError: see ``Driver.submit``.
         """
-        return self.served.driver.submit([Request(ids, self.params, self.origins) for ids in self.prompts])
+        if self.beams is None:
+            return self.served.driver.submit([Request(ids, self.params, self.origins) for ids in self.prompts])
+        llm, params = self.served.llm, self.beams.params(self.params)
+        return self.served.driver.submit(
+            [BeamSearch(llm.engine, ids, params, llm.tokenizer.decode) for ids in self.prompts]
+        )
 
     def usage(self, completions: Sequence[Completion]) -> dict[str, Any]:
         """OpenAI's count of tokens. A prompt counts once, however many choices continue it."""
@@ -101,7 +109,7 @@ class Job:
     def _described(self) -> dict[str, dict[str, Any]]:
         described = describe(self.params, self.origins)
         del described["logprobs"]  # asks how to answer, not what
-        return described
+        return described if self.beams is None else described | self.beams.described()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from samebits.api.beams import Beams, beams_of
 from samebits.api.config import Level
 from samebits.api.job import Job
 from samebits.api.promise import promised_level
@@ -38,11 +39,13 @@ class Wanted:
         explicit: sampling parameters that it gives, by their names in SamplingParams.
         max_tokens: the route's own default, for models that bring none along; None is the context's end.
         determinism: the level that it asks for.
+        beams: the search that it asks for instead of sampling.
     """
 
     explicit: Mapping[str, Any]
     max_tokens: int | None
     determinism: Level | None
+    beams: Beams | None = None
 
 
 def given(values: Mapping[str, Any], **others: Any) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, to
     bias = None if body.logit_bias is None else {_token_id(key): value for key, value in body.logit_bias.items()}
     values = {name: getattr(body, name) for name in _SAMPLING}
     explicit = given(values, max_tokens=max_tokens, logit_bias=bias, logprobs=top_logprobs)
-    return Wanted(explicit, default, body.determinism)
+    return Wanted(explicit, default, body.determinism, beams_of(body, explicit))
 
 
 def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int]], wanted: Wanted) -> Job:
@@ -77,7 +80,10 @@ def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int
     by_route = not ("max_tokens" in explicit or "max_tokens" in served.llm.generation_defaults.values)
     if by_route:
         explicit["max_tokens"] = wanted.max_tokens
-    effective = served.llm.resolve(explicit)
+    if wanted.beams is None:
+        effective = served.llm.resolve(explicit)
+    else:
+        effective = wanted.beams.resolve(explicit, served.llm.generation_defaults.values)
     origins = dict(effective.origins) | ({"max_tokens": "route"} if by_route else {})
     return Job(
         served=served,
@@ -87,6 +93,7 @@ def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int
         level=level,
         timeout=service.config.request_timeout,
         metrics=service.metrics,
+        beams=wanted.beams,
     )
 
 

@@ -96,6 +96,13 @@ class AssistantMessage(Answer):
     refusal: None
 
 
+class Beam(Answer):
+    """What a hypothesis of a beam search is ordered by."""
+
+    score: float
+    logprob: float
+
+
 class ChatChoice(Answer):
     """One of n."""
 
@@ -104,6 +111,7 @@ class ChatChoice(Answer):
     logprobs: ChatLogprobs | None
     finish_reason: Literal["stop", "length"]
     token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+    beam: Beam | None = Field(default=None, description="With use_beam_search.")
 
 
 class ChatCompletion(Answer):
@@ -137,6 +145,7 @@ class CompletionChoice(Answer):
     logprobs: LegacyTokens | None
     finish_reason: Literal["stop", "length"]
     token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+    beam: Beam | None = Field(default=None, description="With use_beam_search.")
     prompt_token_ids: list[int] = Field(default=[], description="With return_token_ids.")
 
 
