@@ -15,14 +15,12 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import llguidance
 
 from samebits.errors import ConstraintError, InputError
-from samebits.models.tokenizer import Tokenizer
 from samebits.numerics import digest_json
 from samebits.structured.base_case import check_base_cases, check_chains
 from samebits.structured.culprit import find_culprit
@@ -69,14 +67,12 @@ class GrammarCompiler:
     """Compiles specifications for one model, and remembers them. Any thread may call it, also several at once.
 
     Args:
-        tokenizer: the model's.
-        vocab_size: columns of the model's logits.
-        eos_ids: ids that end an output.
+        vocabulary: the model's.
         remember: grammars kept, the ones used last; 0 keeps none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_ids: Sequence[int], *, remember: int = 256) -> None:
-        self._vocabulary = Vocabulary.of(tokenizer, vocab_size, eos_ids)
+    def __init__(self, vocabulary: Vocabulary, *, remember: int = 256) -> None:
+        self._vocabulary = vocabulary
         self._remember = remember
         self._known: OrderedDict[str, Grammar] = OrderedDict()
         self._lock = threading.Lock()

@@ -27,24 +27,39 @@ class Culprit:
 
 
 def find_culprit(normalised: Normalised, fault: str, attempt: Callable[[dict[str, Any]], str]) -> Culprit | None:
-    """The innermost keyword without which the fault is gone or another one; none if no single one is to blame.
+    """The innermost keyword that causes the fault; None where no single one is seen to.
 
     Args:
         normalised: the schema.
         fault: what is wrong with it.
         attempt: says what is wrong with a schema; empty for nothing.
     """
-    places = sorted(_places(normalised.schema, ()), key=len, reverse=True)
+    schema = normalised.schema
+    places = sorted(_places(schema, ()), key=len, reverse=True)
+    # A fault that names a keyword is of that kind, of which there may be many: one is left in place at a time.
     named = [place for place in places if str(place[-1]) in fault.replace("min/max", "minProperties max")]
-    for *path, keyword in (named or places)[:MOST_TRIES]:
-        changed = copy.deepcopy(normalised.schema)
+    for place in named[:MOST_TRIES]:
+        if attempt(_without(schema, [other for other in named if other != place])) == fault:
+            return _culprit(place, normalised)
+    for place in places[:MOST_TRIES]:  # otherwise one is taken away at a time
+        if attempt(_without(schema, [place])) != fault:
+            return _culprit(place, normalised)
+    return None
+
+
+def _without(schema: dict[str, Any], places: list[Path]) -> dict[str, Any]:
+    """A copy without keywords; places go from the inside out."""
+    changed = copy.deepcopy(schema)
+    for *path, keyword in places:
         part: Any = changed
         for step in path:
             part = part[step]
         del part[keyword]
-        if attempt(changed) != fault:
-            return Culprit(str(keyword), _original(tuple(path), normalised))
-    return None
+    return changed
+
+
+def _culprit(place: Path, normalised: Normalised) -> Culprit:
+    return Culprit(str(place[-1]), _original(place[:-1], normalised))
 
 
 def _original(path: Path, normalised: Normalised) -> str:

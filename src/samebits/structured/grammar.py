@@ -16,6 +16,8 @@ from samebits.models.tokenizer import Tokenizer
 # Stands before every grammar: no text is forced (see compiler.py).
 HEAD: Final = '%llguidance {"no_forcing": true}\n'
 
+_ENDS: Final = ("NoExtension", "NoExtensionBias", "EndOfSentence")
+
 # Bounds on the work for one token, so that one request cannot hold up the step that it shares with others: a mask that
 # needs all of it takes about 20 ms. They count operations, not time, and every fork counts for itself.
 LIMITS: Final = llguidance.LLParserLimits(
@@ -101,6 +103,8 @@ class GrammarConstraint:
     @property
     def finished(self) -> bool:
         if self._matcher.is_stopped():
+            if self._matcher.stop_reason() not in _ENDS:  # a fault stops it as well
+                raise ConstraintError(f"the constraint cannot go on: {self._fault()}")
             return True
         # Some grammars see their end only when asked what could follow.
         return self.may_end and not (self.allowed() & self._vocabulary.text).any()
@@ -114,7 +118,7 @@ class GrammarConstraint:
         return allowed & self._vocabulary.sayable
 
     def _fault(self) -> str:
-        return first_line(self._matcher.get_error()) or "the token is not allowed"
+        return first_line(self._matcher.get_error()) or "it is not allowed"
 
 
 def first_line(message: str) -> str:

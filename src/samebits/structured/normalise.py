@@ -243,7 +243,8 @@ def _draft(document: Any) -> int:
     name = document.get("$schema") if isinstance(document, dict) else None
     if name is None:
         return LATEST
-    draft = DRAFTS.get(name.removesuffix("#")) if isinstance(name, str) else None
+    bare = name.removesuffix("#").removeprefix("http://").removeprefix("https://") if isinstance(name, str) else ""
+    draft = DRAFTS.get(bare)
     if draft is None:
         raise refuse("$schema", "#", f"is {name!r:.80}, which is unknown", f"Use one of: {', '.join(DRAFTS)}.")
     return draft

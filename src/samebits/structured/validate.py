@@ -64,6 +64,10 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
     try:
         return jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
     except jsonschema_rs.ValidationError as error:
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            raise InputError(
+                f"$ref leads out of the schema: {_short(error.message)}", field="json_schema", remedy="Use $defs."
+            ) from error
         place = _pointer(error.instance_path)
         raise InputError(
             f"is no valid schema at #{place}: {_short(error.message)}", field="json_schema", remedy="Correct it."
