@@ -14,7 +14,26 @@ from samebits.structured import GrammarCompiler, GrammarConstraint, JsonSchema, 
 
 # Every byte, some tokens of several bytes (also one that spans parts of JSON, and the halves of a character), one whose
 # bytes another id has too, and two that are no text.
-WORDS = ('{"', '": ', ": ", '", "', '"}', "}}", "]]", ", ", "true", "false", "null", "name", "12", "00", "\\", "\\n", "  ", "é")
+WORDS = (
+    '{"',
+    '": ',
+    ": ",
+    '", "',
+    '"}',
+    "}}",
+    "]]",
+    ", ",
+    "true",
+    "false",
+    "null",
+    "name",
+    "12",
+    "00",
+    "\\",
+    "\\n",
+    "  ",
+    "é",
+)
 TOKENS = (*(bytes([b]) for b in range(256)), *(word.encode() for word in WORDS), b"\xf0\x9f", b"\x98\x80", b"a")
 TURN, EOS = len(TOKENS), len(TOKENS) + 1
 UNUSED = len(TOKENS) + 2  # a row of the model without a token

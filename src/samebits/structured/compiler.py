@@ -25,7 +25,7 @@ from samebits.numerics import digest_json
 from samebits.structured.base_case import check_base_cases, check_chains
 from samebits.structured.culprit import find_culprit
 from samebits.structured.grammar import HEAD, LIMITS, GrammarConstraint, Vocabulary, first_line
-from samebits.structured.normalise import Normalised, normalise
+from samebits.structured.normalise import normalise
 from samebits.structured.pattern import PatternError, to_engine
 from samebits.structured.references import refuse
 from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
@@ -99,14 +99,9 @@ class GrammarCompiler:
         unenforced: tuple[str, ...] = ()
         match spec:
             case JsonObject():
-                template = self._from_schema(Normalised({"type": "object"}, {"#": "#"}, ()), strict=True)
+                template, unenforced = self._from_schema(JsonSchema('{"type":"object"}'))
             case JsonSchema():
-                validator_of(spec)  # the schema itself is valid, by another reader
-                normalised = normalise(spec.document, strict=spec.strict)
-                check_base_cases(normalised)
-                check_chains(normalised)
-                template = self._from_schema(normalised, strict=spec.strict)
-                unenforced = normalised.unenforced
+                template, unenforced = self._from_schema(spec)
             case Regex():
                 template = self._from_lark("regex", f"start: /{_engine_pattern(spec.pattern)}/")
             case Choice():
@@ -118,11 +113,17 @@ class GrammarCompiler:
         digest = digest_json({"spec": key, "options": GRAMMAR_OPTIONS, "library": llguidance.get_version()})
         return Grammar(spec, digest, unenforced, template)
 
-    def _from_schema(self, normalised: Normalised, *, strict: bool) -> GrammarConstraint:
-        template, fault = self._try_schema(normalised.schema, strict)
+    def _from_schema(self, spec: JsonSchema) -> tuple[GrammarConstraint, tuple[str, ...]]:
+        validator_of(spec)  # the schema itself is valid, by another reader
+        document = spec.document
+        normalised = normalise(document, strict=spec.strict)
+        check_base_cases(normalised)
+        check_chains(normalised)
+        template, fault = self._try_schema(normalised.schema, spec.strict)
         if template is not None:
-            return template
-        culprit = find_culprit(normalised, fault, lambda schema: self._try_schema(schema, strict)[1])
+            return template, normalised.unenforced
+        placed = normalise(document, strict=spec.strict, places=True).schema
+        culprit = find_culprit(placed, fault, lambda schema: self._try_schema(schema, spec.strict)[1])
         if culprit is not None:
             raise refuse(culprit.keyword, culprit.path, f"cannot be enforced: {fault}", "Change or remove it.")
         raise InputError(f"cannot be enforced: {fault}", field="json_schema", remedy="Give a simpler schema.")
