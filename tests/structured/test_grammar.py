@@ -116,6 +116,17 @@ def test_finished_and_may_end() -> None:
     assert states == [(True, False, True), (True, True, True)]
 
 
+def test_a_dead_end_is_no_end() -> None:
+    """A grammar in which nothing leads on from a place, and a text that this model has no tokens for."""
+    follow = COMPILER.compile(Lark('start: "a" x\nx: x "b"')).constraint()
+    follow.accept(ord("a"))
+    assert not follow.may_end
+    assert not follow.finished
+    assert not follow.allowed().any()
+    with pytest.raises(ConstraintError, match="cannot go on"):
+        assert follow.finished
+
+
 def test_a_token_that_is_not_allowed_is_a_fault() -> None:
     follow = constraint({"type": "integer"})
     with pytest.raises(ConstraintError, match="token 120"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from samebits.errors import InputError
 from samebits.structured import GrammarCompiler, GrammarConstraint, JsonSchema, Vocabulary
@@ -95,11 +96,9 @@ def accepts(follow: GrammarConstraint, text: str) -> bool:
 
 
 def refusal(schema: Any, **options: Any) -> str:
-    """The message with which a schema is refused; empty if it is not."""
-    try:
+    """The message with which a schema is refused."""
+    with pytest.raises(InputError) as caught:
         constraint(schema, **options)
-    except InputError as error:
-        assert error.field == "json_schema"
-        assert error.remedy
-        return str(error)
-    return ""
+    assert caught.value.field == "json_schema"
+    assert caught.value.remedy
+    return str(caught.value)

@@ -16,8 +16,6 @@ from samebits.models.tokenizer import Tokenizer
 # Stands before every grammar: no text is forced (see compiler.py).
 HEAD: Final = '%llguidance {"no_forcing": true}\n'
 
-_ENDS: Final = ("NoExtension", "NoExtensionBias", "EndOfSentence")
-
 # Bounds on the work for one token, so that one request cannot hold up the step that it shares with others: a mask that
 # needs all of it takes about 20 ms. They count operations, not time, and every fork counts for itself.
 LIMITS: Final = llguidance.LLParserLimits(
@@ -103,7 +101,7 @@ class GrammarConstraint:
     @property
     def finished(self) -> bool:
         if self._matcher.is_stopped():
-            if self._matcher.stop_reason() not in _ENDS:  # a fault stops it as well
+            if not self.may_end:  # a fault, or a place from which nothing leads to an end
                 raise ConstraintError(f"the constraint cannot go on: {self._fault()}")
             return True
         # Some grammars see their end only when asked what could follow.
@@ -113,6 +111,8 @@ class GrammarConstraint:
         bits = np.zeros(self._vocabulary.words, np.uint32)
         self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         if self._matcher.is_error():  # the mask is then that of an end, which is not what the grammar says
+            if self._fault() == "NoExtensionBias":  # it was found that nothing can follow
+                return np.zeros(self._vocabulary.size, np.bool_)
             raise ConstraintError(f"the constraint cannot tell what may follow: {self._fault()}")
         allowed = np.unpackbits(bits.view(np.uint8), bitorder="little")[: self._vocabulary.size].view(np.bool_)
         return allowed & self._vocabulary.sayable
