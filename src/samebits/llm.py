@@ -35,7 +35,7 @@ from samebits.models.chat_template import DEFAULT_DATE
 from samebits.models.decoder import Decoder
 from samebits.models.load import load_source
 from samebits.numerics import PROFILES, VERSION, digest_json
-from samebits.structured import GrammarCompiler, StructuredSpec, validate
+from samebits.structured import GrammarCompiler, StructuredSpec, Vocabulary, validate
 
 Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
 
@@ -236,7 +236,7 @@ class LLM:
     @cached_property
     def grammars(self) -> GrammarCompiler:
         """Compiles structures for this model. To drive the engine yourself, give a request its grammar's constraint."""
-        return GrammarCompiler(self.tokenizer, self.config.vocab_size, self._eos_ids)
+        return GrammarCompiler(Vocabulary.of(self.tokenizer, self.config.vocab_size, self._eos_ids))
 
     def _check_idle(self) -> None:
         if self.engine.busy:  # events of its requests would be taken for ours

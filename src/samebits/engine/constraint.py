@@ -42,5 +42,9 @@ class Constraint(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing can follow but the end."""
+        """Whether nothing can follow but the end.
+
+        Raises:
+            ConstraintError: a limit is exceeded.
+        """
         ...

@@ -347,8 +347,10 @@ class Engine:
         try:
             if ends:
                 return self._finish(sequence, "stop", token, token_id=token)
+            complete = False
             if sequence.constraint is not None:
                 sequence.constraint.accept(token)
+                complete = sequence.constraint.finished
             shown = sequence.stops.push(sequence.stream.push(token))
         except ConstraintError as error:
             return self._finish(sequence, "error", error=error, token_id=token)
@@ -357,7 +359,7 @@ class Engine:
         sequence.text.append(shown)
         if sequence.stops.matched is not None:
             return self._finish(sequence, "stop", sequence.stops.matched, token_id=token, text=shown)
-        if sequence.constraint is not None and sequence.constraint.finished:
+        if complete:
             return self._finish(sequence, "stop", token_id=token, text=shown)
         if len(sequence.tokens) >= sequence.max_total:
             return self._finish(sequence, "length", token_id=token, text=shown)

@@ -1,7 +1,7 @@
 """Structured output: what an answer is to look like, enforced as it is written, judged when it is done."""
 
 from samebits.structured.compiler import Grammar, GrammarCompiler
-from samebits.structured.grammar import GrammarConstraint
+from samebits.structured.grammar import GrammarConstraint, Vocabulary
 from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
 from samebits.structured.validate import validate
 
@@ -15,6 +15,7 @@ __all__ = [
     "Lark",
     "Regex",
     "StructuredSpec",
+    "Vocabulary",
     "spec_digest",
     "validate",
 ]

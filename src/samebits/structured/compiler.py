@@ -15,19 +15,17 @@ import json
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import llguidance
 
 from samebits.errors import ConstraintError, InputError
-from samebits.models.tokenizer import Tokenizer
 from samebits.numerics import digest_json
 from samebits.structured.base_case import check_base_cases, check_chains
 from samebits.structured.culprit import find_culprit
 from samebits.structured.grammar import HEAD, LIMITS, GrammarConstraint, Vocabulary, first_line
-from samebits.structured.normalise import Normalised, normalise
+from samebits.structured.normalise import normalise
 from samebits.structured.pattern import PatternError, to_engine
 from samebits.structured.references import refuse
 from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
@@ -69,14 +67,12 @@ class GrammarCompiler:
     """Compiles specifications for one model, and remembers them. Any thread may call it, also several at once.
 
     Args:
-        tokenizer: the model's.
-        vocab_size: columns of the model's logits.
-        eos_ids: ids that end an output.
+        vocabulary: the model's.
         remember: grammars kept, the ones used last; 0 keeps none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_ids: Sequence[int], *, remember: int = 256) -> None:
-        self._vocabulary = Vocabulary.of(tokenizer, vocab_size, eos_ids)
+    def __init__(self, vocabulary: Vocabulary, *, remember: int = 256) -> None:
+        self._vocabulary = vocabulary
         self._remember = remember
         self._known: OrderedDict[str, Grammar] = OrderedDict()
         self._lock = threading.Lock()
@@ -103,14 +99,9 @@ class GrammarCompiler:
         unenforced: tuple[str, ...] = ()
         match spec:
             case JsonObject():
-                template = self._from_schema(Normalised({"type": "object"}, {"#": "#"}, ()), strict=True)
+                template, unenforced = self._from_schema(JsonSchema('{"type":"object"}'))
             case JsonSchema():
-                validator_of(spec)  # the schema itself is valid, by another reader
-                normalised = normalise(spec.document, strict=spec.strict)
-                check_base_cases(normalised)
-                check_chains(normalised)
-                template = self._from_schema(normalised, strict=spec.strict)
-                unenforced = normalised.unenforced
+                template, unenforced = self._from_schema(spec)
             case Regex():
                 template = self._from_lark("regex", f"start: /{_engine_pattern(spec.pattern)}/")
             case Choice():
@@ -122,11 +113,17 @@ class GrammarCompiler:
         digest = digest_json({"spec": key, "options": GRAMMAR_OPTIONS, "library": llguidance.get_version()})
         return Grammar(spec, digest, unenforced, template)
 
-    def _from_schema(self, normalised: Normalised, *, strict: bool) -> GrammarConstraint:
-        template, fault = self._try_schema(normalised.schema, strict)
+    def _from_schema(self, spec: JsonSchema) -> tuple[GrammarConstraint, tuple[str, ...]]:
+        validator_of(spec)  # the schema itself is valid, by another reader
+        document = spec.document
+        normalised = normalise(document, strict=spec.strict)
+        check_base_cases(normalised)
+        check_chains(normalised)
+        template, fault = self._try_schema(normalised.schema, spec.strict)
         if template is not None:
-            return template
-        culprit = find_culprit(normalised, fault, lambda schema: self._try_schema(schema, strict)[1])
+            return template, normalised.unenforced
+        placed = normalise(document, strict=spec.strict, places=True).schema
+        culprit = find_culprit(placed, fault, lambda schema: self._try_schema(schema, spec.strict)[1])
         if culprit is not None:
             raise refuse(culprit.keyword, culprit.path, f"cannot be enforced: {fault}", "Change or remove it.")
         raise InputError(f"cannot be enforced: {fault}", field="json_schema", remedy="Give a simpler schema.")

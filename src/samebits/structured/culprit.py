@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-
-from samebits.structured.normalise import Normalised
 
 MOST_TRIES: Final = 40  # each compiles the schema once
 _SUSPECTS: Final = frozenset(
@@ -26,32 +24,42 @@ class Culprit:
     path: str
 
 
-def find_culprit(normalised: Normalised, fault: str, attempt: Callable[[dict[str, Any]], str]) -> Culprit | None:
-    """The innermost keyword without which the fault is gone or another one; none if no single one is to blame.
+def find_culprit(schema: dict[str, Any], fault: str, attempt: Callable[[dict[str, Any]], str]) -> Culprit | None:
+    """The innermost keyword that causes the fault; None where no single one is seen to.
 
     Args:
-        normalised: the schema.
+        schema: normalised, with places.
         fault: what is wrong with it.
         attempt: says what is wrong with a schema; empty for nothing.
     """
-    places = sorted(_places(normalised.schema, ()), key=len, reverse=True)
+    places = sorted(_places(schema, ()), key=len, reverse=True)
+    # A fault that names a keyword is of that kind, of which there may be many: one is left in place at a time.
     named = [place for place in places if str(place[-1]) in fault.replace("min/max", "minProperties max")]
-    for *path, keyword in (named or places)[:MOST_TRIES]:
-        changed = copy.deepcopy(normalised.schema)
-        part: Any = changed
-        for step in path:
-            part = part[step]
-        del part[keyword]
-        if attempt(changed) != fault:
-            return Culprit(str(keyword), _original(tuple(path), normalised))
+    for place in named[:MOST_TRIES]:
+        if attempt(_without(schema, [other for other in named if other != place])) == fault:
+            return _culprit(schema, place)
+    for place in places[:MOST_TRIES]:  # otherwise one is taken away at a time
+        if attempt(_without(schema, [place])) != fault:
+            return _culprit(schema, place)
     return None
 
 
-def _original(path: Path, normalised: Normalised) -> str:
-    start = "#"
-    if path[:1] == ("$defs",):
-        start, path = normalised.origins[f"#/$defs/{path[1]}"], path[2:]
-    return "/".join([start, *(str(step).replace("~", "~0").replace("/", "~1") for step in path)])
+def _without(schema: dict[str, Any], places: list[Path]) -> dict[str, Any]:
+    """A copy without keywords; places go from the inside out."""
+    changed = copy.deepcopy(schema)
+    for *path, keyword in places:
+        del _at(changed, path)[keyword]
+    return changed
+
+
+def _at(schema: Any, path: Iterable[str | int]) -> Any:
+    for step in path:
+        schema = schema[step]
+    return schema
+
+
+def _culprit(schema: dict[str, Any], place: Path) -> Culprit:
+    return Culprit(str(place[-1]), _at(schema, place[:-1])["$comment"])
 
 
 def _places(schema: Any, path: Path) -> Iterator[Path]:

@@ -101,6 +101,8 @@ class GrammarConstraint:
     @property
     def finished(self) -> bool:
         if self._matcher.is_stopped():
+            if not self.may_end:  # a fault, or a place from which nothing leads to an end
+                raise ConstraintError(f"the constraint cannot go on: {self._fault()}")
             return True
         # Some grammars see their end only when asked what could follow.
         return self.may_end and not (self.allowed() & self._vocabulary.text).any()
@@ -109,12 +111,14 @@ class GrammarConstraint:
         bits = np.zeros(self._vocabulary.words, np.uint32)
         self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         if self._matcher.is_error():  # the mask is then that of an end, which is not what the grammar says
+            if self._fault() == "NoExtensionBias":  # it was found that nothing can follow
+                return np.zeros(self._vocabulary.size, np.bool_)
             raise ConstraintError(f"the constraint cannot tell what may follow: {self._fault()}")
         allowed = np.unpackbits(bits.view(np.uint8), bitorder="little")[: self._vocabulary.size].view(np.bool_)
         return allowed & self._vocabulary.sayable
 
     def _fault(self) -> str:
-        return first_line(self._matcher.get_error()) or "the token is not allowed"
+        return first_line(self._matcher.get_error()) or "it is not allowed"
 
 
 def first_line(message: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-# $schema, without a final '#', and the version it stands for.
+# $schema, without http:// or https:// and a final '#', and the version it stands for.
 DRAFTS: Final = {
-    "http://json-schema.org/draft-04/schema": 4,
-    "http://json-schema.org/draft-06/schema": 6,
-    "http://json-schema.org/draft-07/schema": 7,
-    "https://json-schema.org/draft/2019-09/schema": 2019,
-    "https://json-schema.org/draft/2020-12/schema": 2020,
+    "json-schema.org/draft-04/schema": 4,
+    "json-schema.org/draft-06/schema": 6,
+    "json-schema.org/draft-07/schema": 7,
+    "json-schema.org/draft/2019-09/schema": 2019,
+    "json-schema.org/draft/2020-12/schema": 2020,
 }
 LATEST: Final = 2020
 

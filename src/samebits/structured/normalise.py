@@ -41,23 +41,24 @@ class Normalised:
     unenforced: tuple[str, ...]
 
 
-def normalise(document: Any, *, strict: bool) -> Normalised:
+def normalise(document: Any, *, strict: bool, places: bool = False) -> Normalised:
     """The schema for the compiler.
 
     Args:
         document: valid against its meta-schema, numbers as int or Decimal.
         strict: refuse what cannot be enforced instead of leaving it out.
+        places: give each part its pointer in the original, as ``$comment``.
 
     Raises:
         InputError: names the keyword and its place.
     """
-    return _Walk(document, strict).run()
+    return _Walk(document, strict, places).run()
 
 
 class _Walk:
-    def __init__(self, document: Any, strict: bool) -> None:
+    def __init__(self, document: Any, strict: bool, places: bool) -> None:
         self._references = References(document)
-        self._strict = strict
+        self._strict, self._places = strict, places
         self._draft = _draft(document)
         self._names: dict[str, str] = {"#": "#"}  # pointer in the original → in the result
         self._waiting: list[str] = []
@@ -88,25 +89,31 @@ class _Walk:
             raise refuse("the schema", path, f"has more than {MAX_NODES} parts", "Give a smaller one.")
         if self._draft < 2019 and "$ref" in schema:
             schema = {"$ref": schema["$ref"]}  # in these drafts what stands beside it says nothing
-        # The compiler reads neighbours of a keyword up to the next one of _IN_PLACE: keep them together, in the place
-        # of `properties`, so that the order of properties is still the order of the text.
+        # The compiler applies `allOf` and its kind before other keywords, wherever they stand. As members of one allOf,
+        # parts keep their order, and with it that of the properties. Plain keywords read each other and stay together.
         plain: dict[str, Any] = {}
-        anchor = "properties" if "properties" in schema else None
-        result: dict[str, Any] = {}
+        parts: list[Any] = []
+        first = "properties" if "properties" in schema else None
         for keyword, value in schema.items():
             if keyword == "additionalItems" and not isinstance(schema.get("items"), list):
                 continue  # all items are described already
             if not self._says_something(keyword, value, path):
                 continue
             if keyword in _IN_PLACE:
-                self._in_place(keyword, value, path, result)
-            else:
-                anchor = anchor or keyword
-                if keyword == anchor:
-                    result[keyword] = None
-                self._plain(keyword, value, path, plain)
+                parts += self._in_place(keyword, value, path)
+                continue
+            first = first or keyword
+            if keyword == first:
+                parts.append(plain)
+            _PLAIN[keyword](self, plain, keyword, value, path)
         self._check_names(plain, path)
-        return _merged(result, anchor, plain)
+        if self._places:
+            for part in parts:
+                if isinstance(part, dict):
+                    part.setdefault("$comment", path)
+        if len(parts) == 1 and isinstance(parts[0], dict):
+            return parts[0]
+        return {"allOf": parts} if parts else {}
 
     def _says_something(self, keyword: str, value: Any, path: str) -> bool:
         if keyword in {"$id", "id"} and path != "#" and isinstance(value, str) and not value.startswith("#"):
@@ -132,23 +139,20 @@ class _Walk:
 
     # ---- keywords that apply other schemas to the same value ---------------------------------------------------------
 
-    def _in_place(self, keyword: str, value: Any, path: str, result: dict[str, Any]) -> None:
+    def _in_place(self, keyword: str, value: Any, path: str) -> list[Any]:
         here = f"{path}/{keyword}"
         match keyword:
             case "const":
-                result[keyword] = _constant(value, here)
+                return [{keyword: _constant(value, here)}]
             case "enum":
-                result[keyword] = [_constant(v, here) for v in value]
+                return [{keyword: [_constant(v, here) for v in value]}]
             case "$ref":
-                result[keyword] = self._reference(value, path)
-            case "oneOf" if not all_disjoint(value, self._references, path):
-                result[keyword] = self._list(value, here)  # the compiler may still see that they are
-            case "oneOf":
-                result.setdefault("allOf", []).append({"anyOf": self._list(value, here)})
+                return [{keyword: self._reference(value, path)}]
             case "allOf":
-                result.setdefault("allOf", []).extend(self._list(value, here))
-            case _:
-                result[keyword] = self._list(value, here)
+                return self._list(value, here)
+            case "oneOf" if all_disjoint(value, self._references, path):
+                keyword = "anyOf"
+        return [{keyword: self._list(value, here)}]
 
     def _reference(self, reference: str, path: str) -> str:
         pointer = self._references.pointer(reference, path)
@@ -162,9 +166,6 @@ class _Walk:
         return name
 
     # ---- all others --------------------------------------------------------------------------------------------------
-
-    def _plain(self, keyword: str, value: Any, path: str, plain: dict[str, Any]) -> None:
-        _PLAIN[keyword](self, plain, keyword, value, path)
 
     def _copy(self, plain: dict[str, Any], keyword: str, value: Any, path: str) -> None:
         del path
@@ -243,20 +244,11 @@ def _draft(document: Any) -> int:
     name = document.get("$schema") if isinstance(document, dict) else None
     if name is None:
         return LATEST
-    draft = DRAFTS.get(name.removesuffix("#")) if isinstance(name, str) else None
+    bare = name.removesuffix("#").removeprefix("http://").removeprefix("https://") if isinstance(name, str) else ""
+    draft = DRAFTS.get(bare)
     if draft is None:
         raise refuse("$schema", "#", f"is {name!r:.80}, which is unknown", f"Use one of: {', '.join(DRAFTS)}.")
     return draft
-
-
-def _merged(result: dict[str, Any], anchor: str | None, plain: dict[str, Any]) -> dict[str, Any]:
-    merged: dict[str, Any] = {}
-    for keyword, value in result.items():
-        if keyword == anchor:
-            merged |= plain
-        else:
-            merged[keyword] = value
-    return merged
 
 
 def _escaped(name: str) -> str:

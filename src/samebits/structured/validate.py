@@ -21,7 +21,7 @@ from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex
 
 MAX_OUTPUT_DEPTH: Final = 200  # levels of an output; jsonschema-rs stops at 255
 _OBJECT: Final = JsonSchema('{"type":"object"}')
-_ANY_JSON: Final = "start: %json {}"
+_ANY_JSON: Final = 'start: %json {"x-guidance": {"json_allow_general_unicode_escapes": true}}'
 
 
 def validate(text: str, spec: StructuredSpec) -> None:
@@ -64,6 +64,10 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
     try:
         return jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
     except jsonschema_rs.ValidationError as error:
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            raise InputError(
+                f"$ref leads out of the schema: {_short(error.message)}", field="json_schema", remedy="Use $defs."
+            ) from error
         place = _pointer(error.instance_path)
         raise InputError(
             f"is no valid schema at #{place}: {_short(error.message)}", field="json_schema", remedy="Correct it."
@@ -83,7 +87,7 @@ def _validate_json(text: str, spec: JsonSchema) -> None:
         check_depth(text, MAX_OUTPUT_DEPTH)
         value = read_json(text)
     except JsonTextError as error:
-        raise OutputInvalid(str(error), incomplete=_follow(text, _ANY_JSON) == "begins") from error
+        raise OutputInvalid(str(error), incomplete=_follow(text.lstrip(" \t\n\r"), _ANY_JSON) == "begins") from error
     try:
         validator.validate(value)
     except jsonschema_rs.ValidationError as error:
