@@ -36,6 +36,10 @@ class UnsupportedError(InputError):
     """A field of OpenAI's API that this server does not have."""
 
 
+class MissingFieldError(InputError):
+    """A field that this request needs, though not every request does."""
+
+
 class UnauthorizedError(SamebitsError):
     """No API key, or a wrong one."""
 
@@ -69,6 +73,7 @@ TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (UnknownModelError, Kind(404, INVALID, "model_not_found")),
     (ContextLengthError, Kind(400, INVALID, "context_length_exceeded")),
     (UnsupportedError, Kind(400, INVALID, "unsupported_parameter")),
+    (MissingFieldError, Kind(400, INVALID, "missing_required_parameter")),
     (InputError, Kind(400, INVALID, "invalid_value")),
     (CapacityError, Kind(400, INVALID, "capacity_exceeded")),
     (UnauthorizedError, Kind(401, INVALID, "invalid_api_key")),

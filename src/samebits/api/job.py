@@ -17,10 +17,11 @@ from samebits.api.errors import DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
-from samebits.engine import BeamSearch, Completion, Request, SamplingParams
+from samebits.engine import BeamSearch, Completion, Constraint, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
+from samebits.models.tokenizer import TextStream
 
 
 class ClientGoneError(Exception):
@@ -37,6 +38,8 @@ class Job:
         origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
         beams: the search that makes the choices, instead of sampling.
+        constraint: what each choice must be.
+        shown: special tokens that are text in this answer.
     """
 
     served: Served
@@ -47,6 +50,8 @@ class Job:
     timeout: float
     metrics: Metrics
     beams: Beams | None = None
+    constraint: Constraint | None = None
+    shown: frozenset[int] = frozenset()
 
     @property
     def choices(self) -> int:
@@ -63,12 +68,20 @@ class Job:
         Raises:
             SamebitsError: see ``Driver.submit``.
         """
-        if self.beams is None:
-            return self.served.driver.submit([Request(ids, self.params, self.origins) for ids in self.prompts])
-        llm, params = self.served.llm, self.beams.params(self.params)
-        return self.served.driver.submit(
-            [BeamSearch(llm.engine, ids, params, llm.tokenizer.decode) for ids in self.prompts]
+        driver = self.served.driver
+        if self.beams is not None:
+            params = self.beams.params(self.params)
+            return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
+        return driver.submit(
+            [Request(ids, self.params, self.origins, self._new_stream, self.constraint) for ids in self.prompts]
         )
+
+    def _new_stream(self) -> TextStream:
+        return self.served.llm.tokenizer.stream(self.shown)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        stream = self._new_stream()
+        return "".join(map(stream.push, ids)) + stream.finish()
 
     def usage(self, completions: Sequence[Completion]) -> dict[str, Any]:
         """OpenAI's count of tokens. A prompt counts once, however many choices continue it."""

@@ -13,6 +13,7 @@ from samebits.api.promise import promised_level
 from samebits.api.schema_common import Sampling
 from samebits.api.served import Served
 from samebits.api.service import Service
+from samebits.engine import Constraint
 from samebits.errors import InputError
 
 _SAMPLING = (
@@ -67,9 +68,21 @@ def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, to
     return Wanted(explicit, default, body.determinism, beams_of(body, explicit))
 
 
-def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int]], wanted: Wanted) -> Job:
+def prepare_job(
+    service: Service,
+    served: Served,
+    prompts: Sequence[Sequence[int]],
+    wanted: Wanted,
+    *,
+    constraint: Constraint | None = None,
+    shown: frozenset[int] = frozenset(),
+) -> Job:
     """A job of prompts and what is wanted of them. Effective parameters: the request's own, else those that the model
     brings along, else the route's, else samebits'.
+
+    Args:
+        constraint: what each choice must be.
+        shown: special tokens that are text in this answer.
 
     Raises:
         InputError: a value is out of range, or the level cannot be promised.
@@ -94,6 +107,8 @@ def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int
         timeout=service.config.request_timeout,
         metrics=service.metrics,
         beams=wanted.beams,
+        constraint=constraint,
+        shown=shown,
     )
 
 

@@ -19,7 +19,10 @@ class FunctionDefinition(Strict):
     name: str = Field(pattern=NAME)
     description: str | None = None
     parameters: dict[str, Any] | None = Field(None, description="JSON schema of the arguments, an object.")
-    strict: bool | None = Field(None, description="Without effect: arguments always satisfy the schema.")
+    strict: bool | None = Field(
+        None,
+        description="Default true. Where a call is demanded: false leaves what cannot be enforced to the validation.",
+    )
 
 
 class Tool(Strict):

@@ -17,7 +17,7 @@ from samebits.api.schema_tools import MOST_TOOLS, NamedChoice, Tool
 from samebits.errors import InputError, OutputInvalid
 from samebits.models.tool_calls import Dialect
 from samebits.numerics import digest_json
-from samebits.structured import JsonSchema, validate
+from samebits.structured import Frame, Framed, JsonSchema, validate
 from samebits.structured.validate import validator_of
 
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -116,11 +116,31 @@ def toolbox_of(
 def _schema_of(tool: Tool, field: str) -> JsonSchema:
     given = tool.function.parameters
     try:
-        schema = JsonSchema.of(_NO_PARAMETERS if given is None else given, strict=False)
+        schema = JsonSchema.of(_NO_PARAMETERS if given is None else given, strict=tool.function.strict is not False)
         validator_of(schema)
     except InputError as error:
         raise InputError(error.message, field=field, remedy=error.remedy) from error
     return schema
+
+
+def forced_form(toolbox: Toolbox) -> Framed:
+    """What an answer must be where a call is demanded: all that follows the opening, which ends the prompt then."""
+    dialect = toolbox.dialect
+    frames = tuple(
+        Frame(
+            f'{{"name": {json.dumps(name)}, "{dialect.arguments}": ',
+            toolbox.schemas[name],
+            f"}}\n{dialect.closing}" if dialect.layout == "tags" else "}",
+        )
+        for name in toolbox.forced
+    )
+    match dialect.layout:
+        case "tags":
+            return Framed(("\n",), frames, f"\n{dialect.opening}\n" if toolbox.parallel else None, "")
+        case "array":  # templates differ in whether a space follows the opening
+            return Framed(("[", " ["), frames, ", " if toolbox.parallel else None, "]")
+        case "objects":
+            return Framed(("",), frames, "; " if toolbox.parallel else None, "")
 
 
 # ---- from the answer -------------------------------------------------------------------------------------------------
@@ -192,11 +212,15 @@ def _read_call(text: str, at: int, dialect: Dialect) -> tuple[Call, int]:
             at = _skip(text, _expect(text, at, ","))
         key, at = _value(text, at)
         at = _skip(text, _expect(text, _skip(text, at), ":"))
-        _, end = _value(text, at)
+        value, end = _value(text, at)
         if not isinstance(key, str) or key not in {"name", dialect.arguments} | dialect.optional:
             raise CallError(f"{key!r:.80} in a call")
         if key in parts:
             raise CallError(f"{key!r} twice in a call")
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError:
+            raise CallError(f"a lone surrogate, which is no Unicode text, in {key!r}") from None
         parts[key] = text[at:end]
         at = _skip(text, end)
     at += 1
