@@ -37,9 +37,18 @@ SPECIALS = ("<|im_start|>", "<|im_end|>")
 
 
 def write_model(
-    folder: Path, *, specials: Sequence[str] = SPECIALS, context: int = CONTEXT, **generation_config: object
+    folder: Path,
+    *,
+    bos: bool = False,
+    specials: Sequence[str] = SPECIALS,
+    context: int = CONTEXT,
+    **generation_config: object,
 ) -> str:
-    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and some special ones."""
+    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and some special ones.
+
+    Args:
+        bos: texts and the template begin with ``<|im_start|>`` as BOS.
+    """
     rng = np.random.default_rng(11)
     vocabulary = {character: i for i, character in enumerate(byte_alphabet())}
     size = len(vocabulary) + len(specials)
@@ -83,8 +92,13 @@ def write_model(
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
     backend.add_special_tokens(list(specials))
-    backend.save(str(folder / "tokenizer.json"))
     settings = {"chat_template": TEMPLATE, "eos_token": "<|im_end|>"}
+    if bos:
+        backend.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<|im_start|> $A", special_tokens=[("<|im_start|>", len(vocabulary))]
+        )
+        settings["bos_token"] = "<|im_start|>"
+    backend.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     if generation_config:
         (folder / "generation_config.json").write_text(json.dumps(generation_config))

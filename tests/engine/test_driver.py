@@ -110,8 +110,7 @@ def test_cancelling_frees_the_pages_and_leaves_others_alone() -> None:
             victim.cancel()
             assert driver.choices <= 1
             with pytest.raises(EngineFailedError):
-                while await victim.arrivals():
-                    pass
+                await completions(victim)
             assert [answer((await completions(other))[0, 0])] == alone(SHORT)
             await until(lambda: driver.engine.unfinished == 0)
             assert driver.engine.pool.held == 0

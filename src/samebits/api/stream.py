@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 DONE: Final = b"data: [DONE]\n\n"
 HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 SEND_GRACE_S: Final = 1.0
+INTERVAL = 0.0
 
 
 class Chunks(Protocol):
@@ -85,6 +86,8 @@ class EventStream(Response):
                 if pieces and not transcript.complete:
                     await send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
                     pieces = []
+                    if INTERVAL:
+                        await asyncio.sleep(INTERVAL)
             pieces += [sse(chunk) for chunk in self._chunks.closing(transcript.completions)]
             pieces.append(DONE)
         except Exception as error:

@@ -108,7 +108,8 @@ class Driver:
 
     Args:
         engine: nobody else may use it between ``start`` and ``close``, but for ``check`` and plain counters.
-        most_choices: choices that may wait or run at once; a submission beyond that is refused.
+        most_choices: choices that may wait or run at once. A submission beyond that is refused, unless nothing else is
+            open: it could never be taken otherwise.
     """
 
     def __init__(self, engine: Engine, most_choices: int) -> None:
