@@ -39,13 +39,17 @@ KINDS: tuple[dict[str, Any], ...] = (
 Asked = tuple[list[int], SamplingParams, StructuredSpec | None]
 
 
+NEW_TOKENS = 16
+
+
 @pytest.fixture(scope="module")
 def requests(prompts: list[list[int]]) -> list[Asked]:
-    """Every structure with every kind of parameters; prompts of many lengths."""
+    """Every structure twice, with other parameters; prompts of up to 66 tokens."""
+    short = [p for p in prompts if len(p) < 67]
     asked = []
-    for i in range(len(SPECS) * len(KINDS)):
-        params = SamplingParams.from_mapping({"max_tokens": 24, "logprobs": 1} | KINDS[i % len(KINDS)])
-        asked.append((prompts[i], params, SPECS[i % len(SPECS)]))
+    for i in range(2 * len(SPECS)):
+        params = SamplingParams.from_mapping({"max_tokens": NEW_TOKENS, "logprobs": 1} | KINDS[i % len(KINDS)])
+        asked.append((short[i], params, SPECS[i % len(SPECS)]))
     return asked
 
 
@@ -97,7 +101,7 @@ def test_with_reuse_chunks_and_threads(real_model: str, requests: list[Asked], a
 def test_preempted_or_not(real_model: str, requests: list[Asked], alone: list[list[Any]]) -> None:
     with LLM(real_model, page_size=16, prefix_cache=False) as roomy:
         page = roomy._decoder.cache_bytes(16)
-    with LLM(real_model, page_size=16, kv_memory=28 * page, prefix_cache=False) as llm:
+    with LLM(real_model, page_size=16, kv_memory=14 * page, prefix_cache=False) as llm:
         require_same(alone, ask(llm, requests), "preempted")
         assert llm.engine.stats.preemptions > 0, "not exercised: nothing was preempted"
 
@@ -106,7 +110,7 @@ def test_a_choice_does_not_depend_on_n(real_model: str, requests: list[Asked], a
     prompt, params, spec = requests[1]
     assert params.n == 3
     assert spec is not None
-    first = SamplingParams.from_mapping({"max_tokens": 24, "logprobs": 1} | KINDS[1] | {"n": 1})
+    first = SamplingParams.from_mapping({"max_tokens": NEW_TOKENS, "logprobs": 1} | KINDS[1] | {"n": 1})
     with LLM(real_model) as llm:
         require_same([alone[1][:1]], ask(llm, [(prompt, first, spec)]), "n = 1")
     assert len({c.token_ids for c in alone[1]}) > 1, "not exercised: all choices are one"
@@ -116,7 +120,7 @@ def test_a_choice_does_not_depend_on_n(real_model: str, requests: list[Asked], a
 def test_control_a_fault_is_seen(
     fault: str, real_model: str, requests: list[Asked], alone: list[list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = [0, 1, 8, 13]
+    chosen = [0, 1, 8, 12]
     if fault == "forks share":
         monkeypatch.setattr(GrammarConstraint, "fork", lambda self: self)
     else:
@@ -144,9 +148,9 @@ def test_what_ended_is_valid_and_what_was_cut_is_left_so(requests: list[Asked], 
             if c.finish_reason == "stop":
                 validate(c.text, spec)
             else:
-                assert len(c.token_ids) == 24
+                assert len(c.token_ids) == NEW_TOKENS
                 try:
                     validate(c.text, spec)
                 except OutputInvalid as error:
                     assert error.incomplete, (c.text, str(error))  # noqa: PT017 - a text may also be whole when cut
-    assert judged > 20
+    assert judged > 15
