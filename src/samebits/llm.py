@@ -196,7 +196,7 @@ class LLM:
         length_penalty: float = 1.0,
         date: datetime.date = DEFAULT_DATE,
     ) -> list[BeamCompletion]:
-        """The n best of the hypotheses that a beam search finds for each prompt (docs/numerics.md 4.2).
+        """The n best of the hypotheses that a beam search finds for each prompt (docs/numerics.md 4.3).
 
         Args:
             prompts, date: as for ``generate``.

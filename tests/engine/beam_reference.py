@@ -1,4 +1,4 @@
-"""Section 4.2 of docs/numerics.md as plain code over the whole vocabulary: what the search is compared with."""
+"""Section 4.3 of docs/numerics.md as plain code over the whole vocabulary: what the search is compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beam search (docs/numerics.md 4.2): the algorithm alone, and a loop that drives it through an engine.
+"""Beam search (docs/numerics.md 4.3): the algorithm alone, and a loop that drives it through an engine.
 
 A search never sees a batch: it asks for the best ids after each of its beams, as requests of one token, and is given
 them. So neither its width nor its neighbours can reach a score, and the engine's prefix cache shares what beams share.
@@ -32,7 +32,7 @@ class BeamParams:
         width: beams kept, 1 to 16.
         n: best hypotheses to return, 1 to width.
         max_tokens: longest hypothesis; None means up to the context's end.
-        length_penalty: α of section 4.2, −2 to 2; 0 compares sums, 1 means.
+        length_penalty: α of section 4.3, −2 to 2; 0 compares sums, 1 means.
         top_logprobs: how many best ids (0 to 20) to report beside each id.
 
     Raises:
@@ -155,7 +155,7 @@ class BeamSearch:
         return [Request((*self._prompt, *beam.token_ids), self._one_token) for beam in self.live]
 
     def advance(self, answers: Sequence[Completion]) -> None:
-        """Takes the completions of ``requests``, in their order, and makes one step of section 4.2."""
+        """Takes the completions of ``requests``, in their order, and makes one step of section 4.3."""
         failed = [a.error for a in answers if a.error is not None]
         if failed:
             self.error, self.live = failed[0], []
