@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks.peak import arithmetic_peaks
 from benchmarks.timing import interleaved, read_bandwidth
 from samebits import kernels
 from samebits.numerics import PROFILES
@@ -50,8 +51,11 @@ def main() -> None:
     ctx = kernels.Context()
     console = Console(width=150)
     rounds = 1 if options.quick else 3
-    bandwidth = read_bandwidth(ctx.threads)
+    bandwidth, peaks = read_bandwidth(ctx.threads), arithmetic_peaks(ctx.threads)
     console.print(f"{platform.machine()}, {ctx.threads} threads, {ctx.isa}; read {bandwidth / 1e9:.1f} GB/s")
+    console.print(
+        "arithmetic peak:", ", ".join(f"{p} {peak / 1e9:.0f} G/s" for p, peak in peaks.items()) or "not measured"
+    )
     console.print(f"numpy {np.__version__}, OPENBLAS_CORETYPE={os.environ.get('OPENBLAS_CORETYPE', 'not set')}")
     rows = ROWS if not options.quick else (1, 8, 32, 512)
     records = []
@@ -105,10 +109,16 @@ def main() -> None:
         head = next(r for r in records if r["layer"] == "head" and r["m"] == 1)
         share = HEAD[0] * HEAD[1] * itemsize / head["seconds"][p] / bandwidth
         console.print(f"M=1, head (larger than the caches), {p}: {share:.0%} of the read bandwidth")
+    for p, peak in peaks.items():
+        shares = {r["layer"]: r["gflops"][p] * 1e9 / peak for r in records if r["m"] == 512}
+        text = ", ".join(f"{layer} {share:.0%}" for layer, share in shares.items())
+        console.print(f"M=512, {p}: share of the arithmetic peak: {text}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(
-                {"bandwidth": bandwidth, "threads": ctx.threads, "isa": ctx.isa, "records": records}, file, indent=2
+                {"bandwidth": bandwidth, "peaks": peaks, "threads": ctx.threads, "isa": ctx.isa, "records": records},
+                file,
+                indent=2,
             )
 
 

@@ -4,27 +4,37 @@
 
 SB_INLINE uint32_t word_of(float x) { uint32_t u; __builtin_memcpy(&u, &x, 4); return u; }
 
-// Pairs of bf16 from n floats; a missing second element is +0.
-inline void bf16_row(const float* x, int64_t n, uint32_t* out) {
+// Pairs of bf16 from n floats; a missing second element is +0. Sixteen pairs at a time, `stride` words apart.
+inline void bf16_row(const float* x, int64_t n, uint32_t* out, int64_t stride = kLanes) {
+  constexpr int64_t step = 2 * kLanes;
   int64_t k = 0;
-  uint32_t bits[16];
-  for (; k < n; k += kLanes) {
-    int64_t rest = n - k;
-    store_u(bits, bf16_bits(rest >= kLanes ? load(x + k) : load_partial(x + k, rest, 0.0f)));
-    int64_t pairs = rest >= kLanes ? kLanes / 2 : (rest + 1) / 2;
-    for (int64_t j = 0; j < pairs; ++j) out[k / 2 + j] = bits[2 * j] << 16 | bits[2 * j + 1];
-  }
+  for (; k + step <= n; k += step, out += stride)
+    store_u(out, pair_neighbours(bf16_bits(load(x + k)), bf16_bits(load(x + k + kLanes))));
+  if (k == n) return;
+  float rest[step] = {};
+  uint32_t pairs[kLanes];
+  __builtin_memcpy(rest, x + k, size_t(n - k) * 4);
+  store_u(pairs, pair_neighbours(bf16_bits(load(rest)), bf16_bits(load(rest + kLanes))));
+  __builtin_memcpy(out, pairs, size_t(ceil_div(n - k, 2)) * 4);
 }
 
 struct Int8Row { float scale, inverse; };
 
-// Scale of a row; a NaN scale marks a row with a non-finite value. Patterns of finite floats order like integers.
-inline Int8Row int8_scale(const float* x, int64_t n) {
+// The largest magnitude's pattern in one block of kInt8Block floats; patterns of finite floats order like integers.
+inline uint32_t largest_magnitude(const float* x) {
+  uint32_t lanes[kLanes] = {};  // one maximum a lane, so that the compiler may use vectors
+  for (int k = 0; k < kInt8Block; k += kLanes)
+    for (int j = 0; j < kLanes; ++j) {
+      const uint32_t magnitude = word_of(x[k + j]) & 0x7fffffffu;
+      lanes[j] = magnitude > lanes[j] ? magnitude : lanes[j];
+    }
   uint32_t most = 0;
-  for (int64_t k = 0; k < n; ++k) {
-    uint32_t magnitude = word_of(x[k]) & 0x7fffffffu;
-    most = magnitude > most ? magnitude : most;
-  }
+  for (uint32_t lane : lanes) most = lane > most ? lane : most;
+  return most;
+}
+
+// The scale of values whose largest magnitude has this pattern; a NaN scale marks a non-finite value.
+inline Int8Row int8_scale(uint32_t most) {
   if (most >= 0x7f800000u) return {__builtin_nanf(""), 0.0f};  // inverse 0: all values 0
   float a;
   __builtin_memcpy(&a, &most, 4);
@@ -32,21 +42,33 @@ inline Int8Row int8_scale(const float* x, int64_t n) {
   return {a / 127.0f, 127.0f / a};
 }
 
-// Int8 values from x, four a word; missing elements of the last word are zero. Returns their sum.
-inline int32_t int8_row(const float* x, int64_t n, Int8Row row, uint32_t* out) {
-  int8_t* to = reinterpret_cast<int8_t*>(out);
-  const bool usable = row.inverse != 0.0f;
+// Int8 values of one block of kInt8Block floats, four a word. Returns their sum.
+inline int32_t int8_block(const float* x, Int8Row row, uint32_t* out) {
+  if (row.inverse == 0.0f) {
+    __builtin_memset(out, 0, kInt8Block);
+    return 0;
+  }
+  int8_t bytes[kInt8Block];  // local, so that the compiler knows that it overlaps nothing
   int32_t sum = 0;
-  for (int64_t k = 0; k < n && usable; ++k) {
+  for (int k = 0; k < kInt8Block; ++k) {
     // Adding 1.5·2²³ rounds to the nearest integer, ties to even, and leaves it in the low bits.
     int q = int(word_of(x[k] * row.inverse + 0x1.8p+23f)) - 0x4b400000;
     q = q > 127 ? 127 : q;
     q = q < -127 ? -127 : q;
-    to[k] = int8_t(q);
+    bytes[k] = int8_t(q);
     sum += q;
   }
-  for (int64_t k = usable ? n : 0; k < ceil_div(n, 4) * 4; ++k) to[k] = 0;
+  __builtin_memcpy(out, bytes, kInt8Block);
   return sum;
+}
+
+// Block `index` of a row of n floats: the floats themselves, or a copy in `padded` with zeros behind the end.
+inline const float* int8_source(const float* x, int64_t n, int64_t index, float (&padded)[kInt8Block]) {
+  const int64_t begin = index * kInt8Block;
+  if (begin + kInt8Block <= n) return x + begin;
+  __builtin_memset(padded, 0, sizeof padded);
+  __builtin_memcpy(padded, x + begin, size_t(n - begin) * 4);
+  return padded;
 }
 
 // ---- packing of weights ---------------------------------------------------------------------------------------------
@@ -61,8 +83,16 @@ inline void pack_weight_row(PackedMatrix& w, int64_t row, const float* source, u
   if (w.profile == Profile::kBf16) {
     bf16_row(source, w.cols, units);
   } else {
-    Int8Row quantised = int8_scale(source, w.cols);
-    int8_row(source, w.cols, quantised, units);
+    const int64_t blocks = ceil_div(w.cols, kInt8Block);
+    float padded[kInt8Block];
+    uint32_t most = 0;
+    for (int64_t block = 0; block < blocks; ++block) {
+      const uint32_t magnitude = largest_magnitude(int8_source(source, w.cols, block, padded));
+      most = magnitude > most ? magnitude : most;
+    }
+    const Int8Row quantised = int8_scale(most);
+    for (int64_t block = 0; block < blocks; ++block)
+      int8_block(int8_source(source, w.cols, block, padded), quantised, units + block * kInt8Block / 4);
     for (int64_t k = 0; k < count; ++k) units[k] ^= 0x80808080u;  // 128 added to each: unsigned bytes
     w.scales.as<float>()[row] = quantised.scale;
   }
@@ -72,7 +102,7 @@ inline void pack_weight_row(PackedMatrix& w, int64_t row, const float* source, u
 inline void pack_weights(PackedMatrix& w, int64_t row0, int64_t rows, const float* source, ThreadPool& pool) {
   const int64_t first = row0 / kLanes, last = ceil_div(row0 + rows, kLanes);
   pool.run(last - first, [&](int64_t item) {
-    uint32_t* units = static_cast<uint32_t*>(__builtin_malloc(size_t(w.units() + kLanes) * 4));
+    uint32_t* units = static_cast<uint32_t*>(__builtin_malloc(size_t(w.units() + kInt8Block) * 4));
     for (int64_t row = (first + item) * kLanes; row < (first + item + 1) * kLanes; ++row)
       if (row >= row0 && row < row0 + rows) pack_weight_row(w, row, source + (row - row0) * w.cols, units);
     __builtin_free(units);
@@ -107,8 +137,8 @@ struct Bf16Product : FloatProduct {
 };
 struct Int8Product {
   using Sum = U32;
-  // Blocks are short and sums and totals live side by side; with more rows they spill (381 against 640 GOP/s).
-  static constexpr int kRows = kTileRows > 3 ? kTileRows * 2 / 3 : 1;
+  // Blocks are short, so sums and totals both live in registers, side by side.
+  static constexpr int kRows = kTileRows * 3 / 5;
   static constexpr int64_t kBlockUnits = kInt8Block / 4;
   // Weights are stored with 128 added; starting at -128 times the sum of the inputs takes it out again.
   static SB_INLINE Sum start(const Int8Block* b) { return set1_u(uint32_t(b->start)); }
@@ -118,7 +148,9 @@ struct Int8Product {
   }
 };
 
-// One tile: R rows (interleaved in x: unit k of row r at x[k·R + r]; so are the blocks) by V panels.
+// One tile: R rows by V panels. Inputs lie in groups of sixteen units: unit k of row r at x[(k / 16 · R + r) · 16 + k % 16], so
+// that rows are converted with vector stores, and the rows of one unit are a constant distance apart. The blocks of the rows of a
+// tile lie side by side.
 template <class P, int R, int V>
 SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const uint32_t* w, int64_t panel_stride,
                             int64_t units, F32 (&total)[R][V]) {
@@ -129,12 +161,16 @@ SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const ui
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
       for (int v = 0; v < V; ++v) acc[r][v] = P::start(blocks + r);
-    for (int64_t k = begin; k < end; ++k) {
+    for (int64_t k = begin; k < end; k += kLanes) {
+      const uint32_t* group = x + k * R;
+      const int64_t count = end - k < kLanes ? end - k : kLanes;
+      for (int64_t j = 0; j < count; ++j) {
 #pragma GCC unroll 16
-      for (int r = 0; r < R; ++r)
+        for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v)
-          acc[r][v] = P::step(acc[r][v], x[k * R + r], w + v * panel_stride + k * kLanes);
+          for (int v = 0; v < V; ++v)
+            acc[r][v] = P::step(acc[r][v], group[r * kLanes + j], w + v * panel_stride + (k + j) * kLanes);
+      }
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r)
@@ -146,7 +182,8 @@ SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const ui
 // What the tiles of one call share.
 struct LinearJob {
   const LinearArgs* args;
-  const uint32_t* x;        // units, tile after tile, rows interleaved within a tile
+  const uint32_t* x;        // units, tile after tile, laid out as product_tile says
+  int64_t x_stride;         // words of a row: its units, rounded up to whole groups
   const Int8Block* blocks;  // int8: of each row and block, in the order of x
   int64_t block_count;
   int64_t tiles;
@@ -161,7 +198,7 @@ template <class P, int R, int V>
 void linear_tile(const LinearJob& job, int64_t row0, int64_t panel0) {
   const PackedMatrix& w = *job.args->w;
   F32 total[R][V];
-  product_tile<P, R, V>(job.x + row0 * w.units(), job.blocks + row0 * job.block_count, w.panel(panel0),
+  product_tile<P, R, V>(job.x + row0 * job.x_stride, job.blocks + row0 * job.block_count, w.panel(panel0),
                         w.units() * kLanes, w.units(), total);
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) {
@@ -179,18 +216,21 @@ void linear_tile(const LinearJob& job, int64_t row0, int64_t panel0) {
   }
 }
 
+constexpr int kSharePanels = 8;  // panels of a share: their weights stay in cache while all tiles pass
+
 // Few rows leave registers free: more panels at once hide the latency of the chains.
 template <class P, int R>
 constexpr int tile_vectors() {
   constexpr int room = P::kRows * kTileVectors / R;
-  return room >= 8 ? 8 : room >= 4 ? 4 : room >= 2 ? 2 : 1;
+  return room >= kSharePanels ? kSharePanels : room >= 4 ? 4 : room >= 2 ? 2 : 1;
 }
 
-template <class P, int R>
+// The panels that are left when V do not fit are taken by halves; for a single row, whose chains are too few for that, at once.
+template <class P, int R, int V = tile_vectors<P, R>()>
 void linear_panels(const LinearJob& job, int64_t row0, int64_t panel, int64_t panel_end) {
-  constexpr int V = tile_vectors<P, R>();
   for (; panel + V <= panel_end; panel += V) linear_tile<P, R, V>(job, row0, panel);
-  for (; panel < panel_end; ++panel) linear_tile<P, R, 1>(job, row0, panel);
+  if constexpr (V > 1)
+    if (panel < panel_end) linear_panels<P, R, (R > 1 ? V / 2 : V - 1)>(job, row0, panel, panel_end);
 }
 
 template <class P, int R>
@@ -199,24 +239,31 @@ void linear_rows(const LinearJob& job, int64_t rows, int64_t row0, int64_t panel
   if constexpr (R > 1) linear_rows<P, R - 1>(job, rows, row0, panel, panel_end);
 }
 
-// Converts and interleaves the rows of one tile.
-inline void convert_tile(const LinearArgs& args, int64_t row0, int64_t rows, uint32_t* out, uint32_t* line,
-                         Int8Block* blocks) {
+// Converts the rows of one tile.
+inline void convert_tile(const LinearArgs& args, int64_t row0, int64_t rows, uint32_t* out, Int8Block* blocks) {
   const PackedMatrix& w = *args.w;
-  for (int64_t r = 0; r < rows; ++r) {
+  const int64_t stride = rows * kLanes;  // from one group of a row to its next
+  for (int64_t r = 0; r < rows; ++r, out += kLanes) {
     const float* source = args.x + (row0 + r) * w.cols;
-    if (w.profile == Profile::kFp32) {
-      for (int64_t k = 0; k < w.cols; ++k) out[k * rows + r] = word_of(source[k]);
-      continue;
+    switch (w.profile) {
+      case Profile::kFp32:
+        for (int64_t k = 0; k < w.cols; k += kLanes)
+          __builtin_memcpy(out + k / kLanes * stride, source + k, size_t(w.cols - k < kLanes ? w.cols - k : kLanes) * 4);
+        break;
+      case Profile::kBf16:
+        bf16_row(source, w.cols, out, stride);
+        break;
+      case Profile::kInt8:
+        for (int64_t b = 0; b < ceil_div(w.cols, kInt8Block); ++b) {
+          float padded[kInt8Block];
+          uint32_t words[kInt8Block / 4];
+          const float* block = int8_source(source, w.cols, b, padded);
+          const Int8Row quantised = int8_scale(largest_magnitude(block));
+          blocks[b * rows + r] = {quantised.scale, -128 * int8_block(block, quantised, words)};
+          for (int64_t g = 0; g < kInt8Block / 4 / kLanes; ++g)
+            __builtin_memcpy(out + (b * kInt8Block / 4 / kLanes + g) * stride, words + g * kLanes, kLanes * 4);
+        }
     }
-    if (w.profile == Profile::kBf16) bf16_row(source, w.cols, line);
-    for (int64_t k = 0; w.profile == Profile::kInt8 && k < w.cols; k += kInt8Block) {
-      const int64_t count = w.cols - k < kInt8Block ? w.cols - k : kInt8Block;
-      const Int8Row quantised = int8_scale(source + k, count);
-      const int32_t sum = int8_row(source + k, count, quantised, line + k / 4);
-      blocks[k / kInt8Block * rows + r] = {quantised.scale, -128 * sum};
-    }
-    for (int64_t k = 0; k < w.units(); ++k) out[k * rows + r] = line[k];
   }
 }
 
@@ -224,32 +271,30 @@ template <class P>
 void linear_product(const LinearArgs& args, ThreadPool& pool, Buffer& scratch) {
   const PackedMatrix& w = *args.w;
   const int64_t block_count = w.profile == Profile::kInt8 ? ceil_div(w.cols, kInt8Block) : 0;
-  LinearJob job{&args, nullptr, nullptr, block_count, ceil_div(args.m, P::kRows)};
-  const int64_t line = ceil_div(w.units() + kLanes, kLanes) * kLanes;
-  const int64_t words = args.m * w.units() + job.tiles * line;
+  const int64_t whole = w.profile == Profile::kInt8 ? kInt8Block / 4 : kLanes;  // units that are always converted together
+  const int64_t x_stride = ceil_div(w.units(), whole) * whole;
+  LinearJob job{&args, nullptr, x_stride, nullptr, block_count, ceil_div(args.m, P::kRows)};
+  const int64_t words = args.m * x_stride;
   scratch.grow(size_t(words) * 4 + size_t(args.m * block_count) * sizeof(Int8Block));
   uint32_t* x = scratch.as<uint32_t>();
   Int8Block* blocks = reinterpret_cast<Int8Block*>(x + words);
   auto convert = [&](int64_t tile) {
     const int64_t begin = job.tile_begin(tile), rows = job.tile_begin(tile + 1) - begin;
-    convert_tile(args, begin, rows, x + begin * w.units(), x + args.m * w.units() + tile * line,
-                 blocks + begin * block_count);
+    convert_tile(args, begin, rows, x + begin * x_stride, blocks + begin * block_count);
   };
   if (job.tiles == 1) convert(0);
   else pool.run(job.tiles, convert);
   job.x = x;
   job.blocks = blocks;
-  // About eight shares of panels a thread, so that a slow core does not hold up the rest.
-  const int64_t share = ceil_div(ceil_div(w.panels(), int64_t(pool.threads()) * 8), 8) * 8;
-  pool.run(ceil_div(w.panels(), share), [&](int64_t item) {
-    const int64_t panel0 = item * share, end = panel0 + share < w.panels() ? panel0 + share : w.panels();
-    constexpr int64_t step = 8;  // panels whose weights stay in cache while all tiles pass
-    for (int64_t panel = panel0; panel < end; panel += step) {
-      const int64_t stop = panel + step < end ? panel + step : end;
-      for (int64_t tile = 0; tile < job.tiles; ++tile) {
-        const int64_t begin = job.tile_begin(tile);
-        linear_rows<P, P::kRows>(job, job.tile_begin(tile + 1) - begin, begin, panel, stop);
-      }
+  // Shares of panels of one size, as many for each thread, and parts of the tiles, so that a slow core does not hold up the rest.
+  const int64_t threads = pool.threads(), panels = w.panels();
+  const int64_t even = ceil_div(ceil_div(panels, kSharePanels), threads) * threads, shares = even < panels ? even : panels;
+  const int64_t wanted = ceil_div(8 * threads, shares), parts = wanted < job.tiles ? wanted : job.tiles;
+  pool.run(shares * parts, [&](int64_t item) {
+    const int64_t share = item / parts, part = item % parts;
+    for (int64_t tile = part * job.tiles / parts; tile < (part + 1) * job.tiles / parts; ++tile) {
+      const int64_t begin = job.tile_begin(tile), rows = job.tile_begin(tile + 1) - begin;
+      linear_rows<P, P::kRows>(job, rows, begin, share * panels / shares, (share + 1) * panels / shares);
     }
   });
 }

@@ -56,6 +56,14 @@ SB_INLINE U32 pair(U32 first, U32 second) {
   return {_mm256_or_si256(_mm256_slli_epi32(first.a, 16), second.a),
           _mm256_or_si256(_mm256_slli_epi32(first.b, 16), second.b)};
 }
+// As 64-bit lanes, two neighbours are one number: the even one's bits go up by 16, the odd one's come down from 32.
+SB_INLINE __m256i pair_neighbours_half(__m256i a, __m256i b) {
+  __m256i x = _mm256_or_si256(_mm256_slli_epi64(a, 16), _mm256_srli_epi64(a, 32));
+  __m256i y = _mm256_or_si256(_mm256_slli_epi64(b, 16), _mm256_srli_epi64(b, 32));
+  __m256i low = _mm256_castps_si256(_mm256_shuffle_ps(_mm256_castsi256_ps(x), _mm256_castsi256_ps(y), 0x88));
+  return _mm256_permute4x64_epi64(low, 0xd8);  // halves of a and b came in turns
+}
+SB_INLINE U32 pair_neighbours(U32 x, U32 y) { return {pair_neighbours_half(x.a, x.b), pair_neighbours_half(y.a, y.b)}; }
 
 SB_INLINE __m256 dot2_half(__m256 acc, __m256i x, __m256i y) {
   const __m256i high = _mm256_set1_epi32(int(0xffff0000u));

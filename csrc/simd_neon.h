@@ -45,6 +45,15 @@ SB_INLINE uint32x4_t bf16_bits_part(float32x4_t x) {
 }
 SB_INLINE U32 bf16_bits(F32 a) { SB_EACH(U32, bf16_bits_part(a.v[i])); }
 SB_INLINE U32 pair(U32 first, U32 second) { SB_EACH(U32, vorrq_u32(vshlq_n_u32(first.v[i], 16), second.v[i])); }
+SB_INLINE U32 pair_neighbours(U32 a, U32 b) {
+  U32 even, odd;
+  for (int i = 0; i < 4; ++i) {
+    const uint32x4_t* from = i < 2 ? a.v + 2 * i : b.v + 2 * (i - 2);
+    even.v[i] = vuzp1q_u32(from[0], from[1]);
+    odd.v[i] = vuzp2q_u32(from[0], from[1]);
+  }
+  return pair(even, odd);
+}
 
 SB_INLINE float32x4_t dot2_part(float32x4_t acc, uint32x4_t a, uint32x4_t b) {
   const uint32x4_t high = vdupq_n_u32(0xffff0000u);

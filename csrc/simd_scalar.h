@@ -45,6 +45,13 @@ SB_INLINE uint32_t bf16_bits_lane(float x) {
 SB_INLINE U32 bf16_bits(F32 a) { SB_EACH(U32, bf16_bits_lane(a.v[i])); }
 // A pair of bf16 in one lane: the earlier element in the high half, which the paired dot product takes first.
 SB_INLINE U32 pair(U32 first, U32 second) { SB_EACH(U32, (first.v[i] << 16) | second.v[i]); }
+// The sixteen pairs of neighbours among the thirty-two lanes of a, then b.
+SB_INLINE U32 pair_neighbours(U32 a, U32 b) {
+  uint32_t all[32];
+  store_u(all, a);
+  store_u(all + 16, b);
+  SB_EACH(U32, (all[2 * i] << 16) | all[2 * i + 1]);
+}
 // fma(second of a, second of b, fma(first of a, first of b, acc))
 SB_INLINE F32 dot2(F32 acc, U32 a, U32 b) {
   SB_EACH(F32, __builtin_fmaf(float_of(a.v[i] << 16), float_of(b.v[i] << 16),

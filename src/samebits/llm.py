@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -255,14 +255,13 @@ class LLM:
         Raises:
             InputError: malformed, or no tokens result.
         """
-        kind = prompt_kind(prompt)
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt)
-        elif kind == "conversation":
-            text = self.tokenizer.apply_chat_template(prompt, date=date, tools=tools)  # type: ignore[arg-type]
+        elif is_ids(prompt):
+            ids = [int(i) for i in prompt]
+        elif is_conversation(prompt):
+            text = self.tokenizer.apply_chat_template(prompt, date=date, tools=tools)
             ids = self.tokenizer.encode(text, add_special=False)
-        elif kind == "ids":
-            ids = [int(i) for i in prompt]  # type: ignore[arg-type]
         else:
             raise InputError("is not a prompt", field="prompt", remedy=PROMPT_REMEDY)
         if not ids:
@@ -335,17 +334,25 @@ class LLM:
             self.__dict__.pop(name, None)
 
 
-def prompt_kind(prompt: object) -> Literal["text", "conversation", "ids"] | None:
-    """What one prompt is, by all of its elements; None for what is no prompt. An empty list counts as ids."""
-    if isinstance(prompt, str):
-        return "text"
-    if isinstance(prompt, np.ndarray):
-        return "ids" if prompt.ndim == 1 and prompt.dtype.kind in "iu" else None
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
-        return None
-    if all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in prompt):
-        return "ids"
-    return "conversation" if all(isinstance(i, Mapping) for i in prompt) else None
+def is_prompt(value: object) -> TypeGuard[Prompt]:
+    """Whether it is one prompt, by all of its elements."""
+    return isinstance(value, str) or is_ids(value) or is_conversation(value)
+
+
+def is_ids(value: object) -> TypeGuard[Sequence[int]]:
+    """Whether it is a list of token ids; an empty list counts."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "iu"
+    return _is_list(value) and all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in value)
+
+
+def is_conversation(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    """Whether it is a list of messages, one or more."""
+    return _is_list(value) and len(value) > 0 and all(isinstance(i, Mapping) for i in value)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
 def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
@@ -356,14 +363,16 @@ def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """
     if isinstance(prompts, list | tuple) and not prompts:
         raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
-    if prompt_kind(prompts) is not None:
-        return [prompts]  # type: ignore[list-item]
+    if is_prompt(prompts):
+        return [prompts]
     if not isinstance(prompts, list | tuple | np.ndarray):
         raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
+    each: list[Prompt] = []
     for i, prompt in enumerate(prompts):
-        if prompt_kind(prompt) is None:
+        if not is_prompt(prompt):
             raise InputError(f"{prompt!r:.80} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
-    return list(prompts)
+        each.append(prompt)
+    return each
 
 
 def _split_params(params: object, prompts: int) -> list[SamplingParams]:

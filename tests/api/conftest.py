@@ -38,11 +38,14 @@ def scripted_api(model_folder: str) -> Iterator[tuple[Live, Scripted]]:
 
 @pytest.fixture
 def script(scripted_api: tuple[Live, Scripted]) -> Iterator[Any]:
-    """Makes the model say something after a prompt: ``script(b"...", "prompt")`` → the server."""
+    """Makes the model say something after a prompt: ``script(b"...", "prompt")`` → the server. A conversation is given
+    by the number of its tokens.
+    """
     server, decoder = scripted_api
 
-    def say(text: bytes, prompt: str = "Hi") -> Live:
-        decoder.script, decoder.prompt_length = text, len(prompt.encode())
+    def say(text: bytes, prompt: str | int = "Hi") -> Live:
+        decoder.script = text
+        decoder.prompt_length = prompt if isinstance(prompt, int) else len(prompt.encode())
         return server
 
     yield say

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from safetensors.numpy import save_file
 from samebits import LLM, kernels
 from samebits.api.auth import ApiKeys
 from samebits.api.config import make_config
-from samebits.api.server import make_server
+from samebits.api.server import listen, make_server, url_of
 from samebits.models.batch import Batch
 from samebits.models.tokenizer import byte_alphabet
 
@@ -152,12 +151,14 @@ class Live:
     def __init__(self, llms: Mapping[str, LLM], *, keys: Sequence[str] = (), **values: object) -> None:
         models = {name: {"path": "given to the test as it is"} for name in llms}
         config = make_config({"models": models, "port": 0} | values)
-        urls: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.server = make_server(config, llms, ApiKeys.of(keys), urls.put)
+        ready = threading.Event()
+        self.server = make_server(config, llms, ApiKeys.of(keys), ready.set)
         self.service = self.server.service
-        self._thread = threading.Thread(target=self.server.run)
+        sock = listen(config)
+        self.url = url_of(sock)
+        self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [sock]})
         self._thread.start()
-        self.url = urls.get(timeout=30)
+        assert ready.wait(30), "the server does not start"
         headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
         self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
 

@@ -163,18 +163,21 @@ def test_a_request_that_takes_too_long(model_folder: str) -> None:
 
 
 def test_keys(model_folder: str) -> None:
-    with LLM(model_folder) as llm, live({NAME: llm}, keys=["first", "sécond"]) as api:
-        with httpx.Client(base_url=api.url) as plain:
-            for header in (None, "", "Bearer", "Bearer wrong", "Bearer first2", "Basic first", "first"):
-                headers = {} if header is None else {"authorization": header}
-                for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
-                    response = plain.get(path, headers=headers)
-                    assert error_of(response, 401)["code"] == "invalid_api_key"
-                    assert response.headers["www-authenticate"] == "Bearer"
-            assert plain.get("/health").status_code == plain.get("/ready").status_code == 200
-            for key in ("first", "sécond"):
-                right = {b"authorization": f"Bearer {key}".encode()}
-                assert plain.get("/v1/models", headers=right).status_code == 200
+    with (
+        LLM(model_folder) as llm,
+        live({NAME: llm}, keys=["first", "sécond"]) as api,
+        httpx.Client(base_url=api.url) as plain,
+    ):
+        for header in (None, "", "Bearer", "Bearer wrong", "Bearer first2", "Basic first", "first"):
+            headers = {} if header is None else {"authorization": header}
+            for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
+                response = plain.get(path, headers=headers)
+                assert error_of(response, 401)["code"] == "invalid_api_key"
+                assert response.headers["www-authenticate"] == "Bearer"
+        assert plain.get("/health").status_code == plain.get("/ready").status_code == 200
+        for key in ("first", "sécond"):
+            right = {b"authorization": f"Bearer {key}".encode()}
+            assert plain.get("/v1/models", headers=right).status_code == 200
 
 
 # ---- when things break ----------------------------------------------------------------------------------------------

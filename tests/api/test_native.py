@@ -128,7 +128,7 @@ def test_tokenize_and_back(api: Live) -> None:
         ),
         ("/tokenize", {"prompt": ""}, "prompt"),
         ("/detokenize", {"tokens": [258]}, "tokens"),
-        ("/detokenize", {"tokens": [-1]}, "tokens"),
+        ("/detokenize", {"tokens": [-1]}, "tokens[0]"),
         ("/detokenize", {"tokens": ["1"]}, "tokens[0]"),
     ],
 )

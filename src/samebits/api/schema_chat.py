@@ -8,6 +8,7 @@ from pydantic import Discriminator, Field, Tag
 
 from samebits.api.schema_common import NotSupported, Sampling, Strict
 from samebits.api.schema_tools import Tool, ToolCall, ToolChoice
+from samebits.engine.params import MAX_TOP_LOGPROBS
 
 
 class TextPart(Strict):
@@ -59,7 +60,7 @@ class ChatRequest(Sampling):
     max_tokens: int | None = Field(None, ge=1, lt=2**31, description="The older name of max_completion_tokens.")
     max_completion_tokens: int | None = Field(None, ge=1, lt=2**31, description="Default: to the context's end.")
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20, description="Needs logprobs.")
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS, description="Needs logprobs.")
     store: Literal[False] | None = Field(None, description="Nothing is stored.")
     service_tier: Literal["auto", "default"] | None = None
     functions: NotSupported = None

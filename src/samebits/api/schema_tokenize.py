@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from samebits.api.schema_chat import Message
-from samebits.api.schema_common import Strict
+from samebits.api.schema_common import Strict, TokenId
 from samebits.api.schema_tools import Tool
 
 
@@ -26,4 +26,4 @@ class DetokenizeRequest(Strict):
     """The body of POST /detokenize."""
 
     model: str = Field(description="A name from /v1/models.")
-    tokens: list[int]
+    tokens: list[TokenId]

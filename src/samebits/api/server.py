@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from types import FrameType
+from typing import Final
 
 import uvicorn
 
@@ -16,9 +18,11 @@ from samebits.api.app import make_app
 from samebits.api.auth import ApiKeys
 from samebits.api.config import ServerConfig
 from samebits.api.service import Service
+from samebits.errors import InputError
 from samebits.llm import LLM
 
-POLL_S = 0.05
+POLL_S: Final = 0.05
+BACKLOG: Final = 2048  # connections that wait to be taken: uvicorn's own default
 
 
 class Server(uvicorn.Server):
@@ -26,18 +30,17 @@ class Server(uvicorn.Server):
     second one, or the drain timeout, the process ends.
     """
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[str], None]) -> None:
-        """Args: ready: called with the base URL as soon as requests are taken."""
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        """Args: ready: called as soon as requests are taken."""
         super().__init__(config)
         self.service = service
         self._ready = ready
 
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begins to listen, and says so."""
-        await super().startup(sockets)  # type: ignore[arg-type]
+        await super().startup(sockets)
         if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            self._ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+            self._ready()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -75,16 +78,31 @@ class Server(uvicorn.Server):
         return True
 
 
-def make_server(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: Callable[[str], None]) -> Server:
-    """A server over loaded models; ``run`` serves until a signal ends it."""
+def listen(config: ServerConfig) -> socket.socket:
+    """A socket on the address of a configuration; to be opened first, since loading a model takes longer.
+
+    Raises:
+        InputError: the address cannot be used.
+    """
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    try:
+        return socket.create_server((config.host, config.port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as error:
+        raise InputError(
+            f"{config.host} port {config.port} cannot be listened on: {error}",
+            field="port",
+            remedy="End what uses it, or give another port; 0 takes a free one.",
+        ) from error
+
+
+def url_of(sock: socket.socket) -> str:
+    """The base URL of a listening socket."""
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def make_server(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: Callable[[], None]) -> Server:
+    """A server over loaded models; ``run(sockets=[listen(config)])`` serves until a signal ends it."""
     app = make_app(config, llms, keys)
-    settings = uvicorn.Config(
-        app,
-        host=config.host,
-        port=config.port,
-        log_level="warning",
-        access_log=False,
-        lifespan="on",
-        server_header=False,
-    )
+    settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", server_header=False)
     return Server(settings, app.state.service, ready)

@@ -382,7 +382,7 @@ class Engine:
             except Exception as fault:  # as in _append
                 reason, stop_reason, error, rest = "error", None, _undecodable(fault), ""
             late_stop = sequence.stops.matched
-            if late_stop is not None and reason == "length":
+            if late_stop is not None and reason != "cancelled":  # it ended the text before an end-of-text id did
                 reason, stop_reason = "stop", late_stop
             sequence.text.append(rest)
             text += rest

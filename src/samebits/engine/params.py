@@ -49,7 +49,8 @@ class SamplingParams:
         logit_bias: id → addend (-100 to 100), also under greedy.
         seed: 64-bit signed integer; 0 and -1 are seeds like any other. None draws one and records it.
         n: choices; choice i of a seed does not depend on n.
-        stop: texts that end the output; they are not part of it.
+        stop: texts that end the output; they are not part of it. The earliest ends it, of those that begin together the
+            shortest.
         stop_token_ids: ids that end the output, besides the model's own.
         ignore_eos: go on after the model's end-of-text ids.
         logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
