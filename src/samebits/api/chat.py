@@ -43,7 +43,7 @@ async def create_chat_completion(request: Request, body: ChatRequest) -> Respons
         conversation(body.messages),
         service.config.date,
         tools=toolbox.sent if toolbox else (),
-        beginning=toolbox.dialect.opening if toolbox and toolbox.forced else "",
+        beginning=toolbox.beginning if toolbox else "",
     )
     job = prepare_job(
         service,

@@ -63,13 +63,19 @@ def _rendered(call: ToolCall, field: str) -> dict[str, Any]:
     return {
         "id": call.id,
         "type": "function",
-        "function": {"name": call.function.name, "arguments": _arguments(call, f"{field}.function.arguments")},
+        "function": {
+            "name": call.function.name,
+            "arguments": read_arguments(call.function.arguments, f"{field}.function.arguments"),
+        },
     }
 
 
-def _arguments(call: ToolCall, field: str) -> Mapping[str, Any]:
-    """The values, which is what templates want."""
-    text = call.function.arguments
+def read_arguments(text: str, field: str) -> Mapping[str, Any]:
+    """The arguments of a call as values, which is what templates want.
+
+    Raises:
+        InputError: they are no JSON object, nested too deeply, or hold a number beyond binary64.
+    """
     try:
         check_depth(text, MOST_DEPTH)
         value = read_json(text.encode("utf-8", "surrogatepass"))

@@ -20,12 +20,14 @@ async def encode_conversation(
     messages: Sequence[Mapping[str, Any]],
     date: datetime.date,
     *,
+    field: str = "messages",
     tools: Sequence[Mapping[str, Any]] = (),
     beginning: str = "",
 ) -> list[int]:
     """Token ids of a conversation, through the model's chat template.
 
     Args:
+        field: what the messages are called, for errors.
         tools: what the model may call.
         beginning: of the answer; it ends the prompt.
 
@@ -41,7 +43,7 @@ async def encode_conversation(
     try:
         return await _run(encode, size)
     except InputError as error:
-        raise InputError(error.message, field="messages", remedy=error.remedy) from error
+        raise InputError(error.message, field=field, remedy=error.remedy) from error
 
 
 async def encode_text(llm: LLM, text: str, *, add_special: bool, field: str = "prompt") -> list[int]:

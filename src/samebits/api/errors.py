@@ -17,10 +17,12 @@ from starlette.responses import Response
 from samebits.api.validation import first_problem
 from samebits.errors import (
     CapacityError,
+    ConstraintError,
     ContextLengthError,
     EngineFailedError,
     InputError,
     NumericsError,
+    OutputInvalid,
     OverloadedError,
     SamebitsError,
 )
@@ -80,6 +82,8 @@ TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (DeadlineError, Kind(408, "timeout_error", "request_timeout")),
     (BodyTooLargeError, Kind(413, INVALID, "body_too_large")),
     (OverloadedError, Kind(429, "rate_limit_error", "queue_full")),
+    (ConstraintError, Kind(400, INVALID, "constraint_failed")),
+    (OutputInvalid, Kind(400, INVALID, "output_invalid")),
     (NumericsError, Kind(500, SERVER, "logits_not_finite")),
     (EngineFailedError, Kind(500, SERVER, "engine_failed")),
     (DrainingError, Kind(503, SERVER, "shutting_down")),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 from samebits.api.job import Job
+from samebits.api.output_format import compiled
 from samebits.api.prepare import Wanted
 from samebits.api.promise import ids_digest
 from samebits.api.schema_chat import ChatRequest
@@ -34,19 +34,14 @@ def open_toolbox(served: Served, body: ChatRequest, wanted: Wanted) -> Toolbox |
 
 
 async def demanded(served: Served, toolbox: Toolbox | None) -> Constraint | None:
-    """What holds an answer to a call, where one is demanded. Compiled in a thread: it can take a second.
+    """What holds an answer to a call, where one is demanded.
 
     Raises:
         InputError: the schema of a tool cannot be enforced; names its keyword.
     """
     if toolbox is None or not toolbox.forced:
         return None
-    form = forced_form(toolbox)
-    try:
-        grammar = await asyncio.to_thread(lambda: served.llm.grammars.compile(form))
-    except InputError as error:
-        raise InputError(error.message, field="tools", remedy=error.remedy) from error
-    return grammar.constraint()
+    return await compiled(served, forced_form(toolbox), "tools")
 
 
 def shown_ids(served: Served, toolbox: Toolbox | None) -> frozenset[int]:

@@ -35,8 +35,8 @@ class ToolReader:
         self._held = ""
         self._shown = False
         self._calling = False
-        if toolbox.forced:  # the opening ends the prompt
-            self._held, self._calling = self._opening, True
+        if toolbox.forced:
+            self._held, self._calling = toolbox.beginning, True
 
     def push(self, text: str) -> str:
         """Takes text; returns what may be shown."""
@@ -69,8 +69,7 @@ class ToolReader:
                 raise CallError("the answer was cut at max_tokens")
             return Ending("", read_calls(text.lstrip(), self._toolbox))
         except CallError as error:
-            given = len(self._opening) if self._toolbox.forced else 0
-            return Ending(text[given:], error=str(error))
+            return Ending(text.removeprefix(self._toolbox.beginning), error=str(error))
 
 
 def _overlap(text: str, opening: str) -> int:

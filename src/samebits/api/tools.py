@@ -45,6 +45,11 @@ class Toolbox:
     parallel: bool
     sent: tuple[Mapping[str, Any], ...]
 
+    @property
+    def beginning(self) -> str:
+        """What of the answer stands in the prompt: the opening of a call, where one is demanded."""
+        return self.dialect.opening if self.forced else ""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -66,12 +71,18 @@ class CallError(Exception):
 
 
 def toolbox_of(
-    tools: Sequence[Tool] | None, choice: str | NamedChoice | None, parallel: bool | None, dialect: Dialect | None
+    tools: Sequence[Tool] | None,
+    choice: str | NamedChoice | None,
+    parallel: bool | None,
+    dialect: Dialect | None,
+    *,
+    inside: str = "function.",
 ) -> Toolbox | None:
     """The tools of a request; None where there are none, or none may be called: then nothing of them is in the prompt.
 
     Args:
         dialect: what the model's chat template shows.
+        inside: where in a tool its name and schema stand, for messages.
 
     Raises:
         InputError: names the field at fault.
@@ -89,14 +100,14 @@ def toolbox_of(
     for i, tool in enumerate(tools):
         name = tool.function.name
         if name in schemas:
-            raise InputError(f"is {name!r} again", field=f"tools[{i}].function.name", remedy="Give each its own name.")
-        schemas[name] = _schema_of(tool, f"tools[{i}].function.parameters")
+            raise InputError(f"is {name!r} again", field=f"tools[{i}].{inside}name", remedy="Give each its own name.")
+        schemas[name] = _schema_of(tool, f"tools[{i}].{inside}parameters")
     forced: tuple[str, ...] = ()
     if isinstance(choice, NamedChoice):
         if choice.function.name not in schemas:
             raise InputError(
                 f"is {choice.function.name!r:.80}, which is no tool",
-                field="tool_choice.function.name",
+                field=f"tool_choice.{inside}name",
                 remedy=f"Name one of: {', '.join(schemas)}.",
             )
         forced = (choice.function.name,)
