@@ -56,6 +56,7 @@ format: setup ## apply the formatter and the safe fixes of the linter
 bench: setup ## measure, in ratios against peers of the same run
 	$(PY) -m benchmarks.linear
 	$(PY) -m benchmarks.model
+	$(PY) -m benchmarks.server
 
 proof: setup ## the long form of the invariance tests: 10,000 random schedules
 	$(PY) -m pytest -m proof $(PYTEST_ARGS)

@@ -29,8 +29,9 @@ def api(model_folder: str) -> Iterator[Live]:
 
 
 @pytest.fixture(scope="session")
-def scripted_api(model_folder: str) -> Iterator[tuple[Live, Scripted]]:
-    with LLM(model_folder, prefix_cache=False) as llm:
+def scripted_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Scripted]]:
+    folder = write_model(tmp_path_factory.mktemp("scripted"), context=2048)
+    with LLM(folder, prefix_cache=False) as llm:
         decoder = make_scripted(llm)
         with live({NAME: llm}) as server:
             yield server, decoder

@@ -103,3 +103,26 @@ def test_langchain(api: Live) -> None:
     )
     assert chat.invoke("Name a colour.").content == text_of(api, max_tokens=8)
     assert "".join(c.content for c in chat.stream("Name a colour.")) == text_of(api, max_tokens=8)
+
+
+def test_instructor(api: Live, script: Any) -> None:
+    """In the mode that needs nothing of the server but text."""
+    instructor = pytest.importorskip("instructor", reason="the extra 'clients' is not installed")
+    from pydantic import BaseModel
+
+    class Colour(BaseModel):
+        name: str
+        warm: bool
+
+    seen: list[Any] = []
+    with openai.OpenAI(base_url=f"{api.url}/v1", api_key="none") as probe:
+        patched = instructor.from_openai(probe, mode=instructor.Mode.MD_JSON)
+        patched.on("completion:kwargs", lambda **kwargs: seen.append(kwargs["messages"]))
+        with pytest.raises(Exception, match="context"):  # too long for this model; what was sent is all that is wanted
+            patched.chat.completions.create(model=NAME, messages=QUESTION, response_model=Colour, max_retries=0)
+    tokens = api.ok("/tokenize", messages=seen[0])["count"]
+    scripted: Live = script(b'```json\n{"name": "red", "warm": true}\n```', tokens)
+    with openai.OpenAI(base_url=f"{scripted.url}/v1", api_key="none") as client:
+        patched = instructor.from_openai(client, mode=instructor.Mode.MD_JSON)
+        colour = patched.chat.completions.create(model=NAME, messages=QUESTION, response_model=Colour, max_retries=0)
+    assert colour.model_dump() == {"name": "red", "warm": True}

@@ -80,8 +80,10 @@ def slow_api(model_folder: str) -> Iterator[Live]:
         yield server
 
 
-def test_killed_clients(slow_api: Live) -> None:
+def test_killed_clients(slow_api: Live, caplog: pytest.LogCaptureFixture) -> None:
     kill(slow_api, 20, seed=1)
+    assert caplog.records == [], "a client that leaves is no fault of the server"
+    assert 'route="/v1/completions",status="499"} 10.0' in slow_api.http.get("/metrics").text
 
 
 @pytest.mark.proof
@@ -104,7 +106,7 @@ def test_a_client_that_does_not_read_is_given_up(model_folder: str) -> None:
         body = BODY | {"stream": True, "n": 16, "logprobs": 20, "max_tokens": 480}
         with connection(api, body) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            idle_within(api, 1.0 + GONE_WITHIN_S + 2)
+            idle_within(api, 1.0 + GONE_WITHIN_S + 2)  # the deadline, and a second to tell the client
             assert api.complete(max_tokens=1)
 
 

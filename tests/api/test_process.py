@@ -245,6 +245,28 @@ def test_sigterm_lets_what_runs_finish(smollm2: Process) -> None:
     assert sum('"text"' in line for line in lines) >= 60 - 2
 
 
+@pytest.mark.parametrize("how", ["second signal", "drain timeout"])
+def test_an_end_that_does_not_wait(smollm2: Process, how: str) -> None:
+    del smollm2
+    server = Process("smollm2", *(["--drain-timeout", "0.2"] if how == "drain timeout" else []))
+    body = {"model": "smollm2", "prompt": "Once", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    with server.http.stream("POST", "/v1/completions", json=body) as response:
+        lines = response.iter_lines()
+        next(lines)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        if how == "second signal":
+            with httpx.Client(base_url=server.url) as late:
+                wait_until(lambda: late.get("/ready").status_code == 503)
+            server.process.send_signal(signal.SIGTERM)
+        _, said = server.process.communicate(timeout=30)
+        assert time.monotonic() - begin < 15
+        assert (server.process.returncode, said) == (0, "")
+        *_, last = (line for line in lines if line)
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_failed"
+    server.http.close()
+
+
 def test_what_stops_the_command_before_it_serves(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -214,3 +214,39 @@ def test_flushing_forgets_prefixes_and_nothing_else() -> None:
             assert answer(first) == answer(again) == answer(cold)
 
     run(test)
+
+
+def test_a_pause_collects_events_and_ends_with_the_last() -> None:
+    async def test() -> None:
+        async with driving() as (driver, _):
+            submission = driver.submit([LONG])
+            first = await submission.arrivals()
+            loop = asyncio.get_running_loop()
+            begin = loop.time()
+            rest = await submission.arrivals(pause=60)  # far longer than the test may take
+            assert loop.time() - begin < 30
+            events = [*first, *rest]
+            assert len(events) == 100
+            assert events[-1].event.completion is not None
+            assert not await submission.arrivals(pause=60)
+
+    run(test)
+
+
+def test_a_pause_is_over_after_its_time() -> None:
+    async def test() -> None:
+        async with driving() as (driver, decoder):
+            submission = driver.submit([LONG])
+            await submission.arrivals()
+            decoder.gate.clear()
+            begin = asyncio.get_running_loop().time()
+            waiting = asyncio.create_task(submission.arrivals(pause=0.1))
+            await asyncio.sleep(0.2)
+            decoder.gate.set()
+            assert await waiting
+            assert asyncio.get_running_loop().time() - begin >= 0.1
+            submission.cancel()
+            with pytest.raises(EngineFailedError):
+                await submission.arrivals(pause=60)
+
+    run(test)

@@ -58,6 +58,10 @@ class DeadlineError(SamebitsError):
     """The request took longer than the server allows."""
 
 
+class ClientGoneError(SamebitsError):
+    """The client closed the connection; there is nobody to answer."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """How a class of exceptions is answered."""
@@ -84,6 +88,7 @@ TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (OverloadedError, Kind(429, "rate_limit_error", "queue_full")),
     (ConstraintError, Kind(400, INVALID, "constraint_failed")),
     (OutputInvalid, Kind(400, INVALID, "output_invalid")),
+    (ClientGoneError, Kind(499, INVALID, "client_gone")),
     (NumericsError, Kind(500, SERVER, "logits_not_finite")),
     (EngineFailedError, Kind(500, SERVER, "engine_failed")),
     (DrainingError, Kind(503, SERVER, "shutting_down")),
@@ -103,7 +108,9 @@ class Failure:
 
 
 def failure(error: Exception) -> Failure:
-    """The answer to an exception; its text is shown only where it was raised on purpose."""
+    """The answer to an exception. What was not raised on purpose is not shown but logged."""
+    if not isinstance(error, SamebitsError):
+        log.error("a request failed", exc_info=error)
     kind = next(kind for raised, kind in TABLE if isinstance(error, raised))
     message = str(error) if isinstance(error, SamebitsError) else "The server has a fault; its log has the details."
     param = error.field if isinstance(error, InputError) else None
@@ -130,8 +137,6 @@ def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 
 async def _on_exception(_: Request, error: Exception) -> Response:
-    if not isinstance(error, SamebitsError):
-        log.error("a request failed", exc_info=error)
     return error_response(error)
 
 

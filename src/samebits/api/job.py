@@ -13,7 +13,7 @@ from starlette.types import Receive
 
 from samebits.api.beams import Beams
 from samebits.api.config import Level
-from samebits.api.errors import DeadlineError
+from samebits.api.errors import ClientGoneError, DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
@@ -22,10 +22,6 @@ from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
 from samebits.models.tokenizer import TextStream
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection; there is nobody to answer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class Job:
     constraint: Constraint | None = None
     shown: frozenset[int] = frozenset()
 
-    @property
+    @cached_property
     def choices(self) -> int:
         """Choices of all prompts."""
         return len(self.prompts) * self.params.n
@@ -193,7 +189,7 @@ async def finished(job: Job, receive: Receive) -> list[Completion]:
         await asyncio.wait((work, gone), timeout=job.timeout, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
-        raise ClientGoneError if gone.done() else deadline_error(job)
+        raise ClientGoneError("the client closed the connection") if gone.done() else deadline_error(job)
     finally:
         submission.cancel()
         work.cancel()

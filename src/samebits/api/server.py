@@ -22,12 +22,14 @@ from samebits.errors import InputError
 from samebits.llm import LLM
 
 POLL_S: Final = 0.05
+KEEP_ALIVE_S: Final = 75  # longer than clients keep a connection unused, so that they close it and never meet its end
+SHUTDOWN_S: Final = 1  # for what the drain timeout has given up already
 BACKLOG: Final = 2048  # connections that wait to be taken: uvicorn's own default
 
 
 class Server(uvicorn.Server):
     """uvicorn, with a drain: after the first SIGTERM or SIGINT new requests get 503 and running ones finish; after a
-    second one, or the drain timeout, the process ends.
+    second one, or the drain timeout, running ones end with an error.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
@@ -35,12 +37,21 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.service = service
         self._ready = ready
+        self._hurry = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begins to listen, and says so."""
         await super().startup(sockets)
         if self.started:
             self._ready()
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until the end. Requires the main thread for signals to be taken."""
+        try:
+            super().run(sockets)
+        finally:
+            for served in self.service.models.values():
+                served.driver.stop()  # if the application was not shut down
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -59,23 +70,25 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begins the drain; the second time, ends it."""
+        """Begins the drain; the second time, cuts it short."""
         del sig, frame
         if self.service.draining:
-            self.should_exit = self.force_exit = True
+            self._hurry = True
         self.service.draining = True
 
     async def on_tick(self, counter: int) -> bool:
         """Ends the main loop when the drain is over."""
         if self.service.draining and not self.should_exit:
-            self.should_exit = await self._drained()
+            await self._drain()
+            self.should_exit = True
         return await super().on_tick(counter)
 
-    async def _drained(self) -> bool:
+    async def _drain(self) -> None:
         deadline = time.monotonic() + self.service.config.drain_timeout
-        while self.service.open_requests and not self.should_exit and time.monotonic() < deadline:
+        while self.service.open_requests and not self._hurry and time.monotonic() < deadline:
             await asyncio.sleep(POLL_S)
-        return True
+        for served in self.service.models.values():  # what still runs is told so, as an error
+            served.driver.abandon("the server ended before the answer was complete")
 
 
 def listen(config: ServerConfig) -> socket.socket:
@@ -104,5 +117,14 @@ def url_of(sock: socket.socket) -> str:
 def make_server(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, ready: Callable[[], None]) -> Server:
     """A server over loaded models; ``run(sockets=[listen(config)])`` serves until a signal ends it."""
     app = make_app(config, llms, keys)
-    settings = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", server_header=False)
+    settings = uvicorn.Config(
+        app,
+        ws="none",
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
     return Server(settings, app.state.service, ready)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -18,12 +18,13 @@ from samebits.api.job import Job, Transcript, deadline_error, disconnected
 from samebits.engine import Completion
 from samebits.engine.driver import Arrival
 
-log = logging.getLogger(__name__)
-
 DONE: Final = b"data: [DONE]\n\n"
 HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 SEND_GRACE_S: Final = 1.0
-INTERVAL = 0.0
+# With more choices open than these, an answer is sent in pieces of up to 50 ms, each token still an event of its own:
+# at 32 streams a step takes about 40 ms, and waking, writing and reading for every token cost 6 % of the throughput.
+MOST_PROMPT: Final = 8
+PAUSE_S: Final = 0.05
 
 
 class Chunks(Protocol):
@@ -100,8 +101,9 @@ class EventStream(Response):
                 pump.result()
             elif not gone.done():
                 pump.cancel()
-                async with asyncio.timeout(SEND_GRACE_S):  # it may be the client that does not read
-                    await self._end(send, self._encoded_error(deadline_error(self._job)))
+                with contextlib.suppress(TimeoutError):  # it may be the client that does not read
+                    async with asyncio.timeout(SEND_GRACE_S):
+                        await self._end(send, self._encoded_error(deadline_error(self._job)))
         finally:
             self._submission.cancel()
             pump.cancel()
@@ -109,24 +111,21 @@ class EventStream(Response):
 
     async def _pump(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        pieces = self._encoded(self._chunks.opening())
         try:
-            transcript = Transcript(self._job)
-            pieces = self._encoded(self._chunks.opening())
+            transcript, pause = Transcript(self._job), 0.0
             while not transcript.complete:
-                for arrival in await self._submission.arrivals():
+                for arrival in await self._submission.arrivals(pause):
                     transcript.add(arrival)
                     done = transcript.completions if transcript.complete else None
                     pieces += self._encoded(self._chunks.of(arrival, done))
                 if pieces and not transcript.complete:
                     await send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
                     pieces = []
-                    if INTERVAL:
-                        await asyncio.sleep(INTERVAL)
+                pause = PAUSE_S if self._job.served.driver.choices > MOST_PROMPT else 0.0
             pieces += self._encoded(self._chunks.closing(transcript.completions))
             pieces.append(self._style.done)
         except Exception as error:
-            if failure(error).status >= 500:
-                log.error("a stream failed", exc_info=error)
             pieces.append(self._encoded_error(error))
         await self._end(send, b"".join(pieces))
 

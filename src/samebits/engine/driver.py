@@ -51,6 +51,7 @@ class Submission:
         self._unfinished = self.choices
         self._arrivals: list[Arrival] = []
         self._changed = asyncio.Event()
+        self._paused = False
         self._fault: SamebitsError | None = None
         self._cancel = cancel
 
@@ -59,20 +60,32 @@ class Submission:
         """Whether nothing more can come."""
         return self._unfinished == 0 or self._fault is not None
 
-    async def arrivals(self) -> list[Arrival]:
+    async def arrivals(self, pause: float = 0.0) -> list[Arrival]:
         """What has come since the last call, at least one event; empty when every choice has ended.
+
+        Args:
+            pause: seconds to collect events before they are returned, so that many submissions wake up less often. It
+                ends early with the last event.
 
         Raises:
             EngineFailedError: the engine broke or was closed.
             SamebitsError: the engine refused the requests.
         """
-        while not self._arrivals and not self.done:
+        if pause > 0 and not self.done:
+            self._paused = True
+            asyncio.get_running_loop().call_later(pause, self._resume)
+        while not self.done and (self._paused or not self._arrivals):
             await self._changed.wait()
             self._changed.clear()
         if not self._arrivals and self._fault is not None:
             raise self._fault
         arrived, self._arrivals = self._arrivals, []
         return arrived
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._arrivals:
+            self._changed.set()
 
     def cancel(self) -> None:
         """Ends what still waits or runs and frees its pages; no further events come. Again, or at the end: nothing."""
@@ -84,7 +97,8 @@ class Submission:
         """Adds an event; returns whether it was the last. For the driver."""
         self._unfinished -= arrival.event.completion is not None
         self._arrivals.append(arrival)
-        self._changed.set()
+        if self.done or not self._paused:
+            self._changed.set()
         return self.done
 
     def fail(self, fault: SamebitsError) -> None:
@@ -134,10 +148,20 @@ class Driver:
 
     async def close(self) -> None:
         """Ends the thread after its step; open submissions fail."""
-        if self._fault is None:
-            self._inbox.put(self._stop)
-        await asyncio.to_thread(self._thread.join)
-        self._break(EngineFailedError("the engine was closed"))
+        await asyncio.to_thread(self.stop)
+        self.abandon("the engine was closed")
+
+    def abandon(self, reason: str) -> None:
+        """Fails all open submissions, and every later one."""
+        self._break(EngineFailedError(reason))
+
+    def stop(self) -> None:
+        """Ends the thread after its step, from any thread and also when the loop has ended; again: nothing.
+
+        A thread that is left running inside a kernel would bring down the interpreter at its exit.
+        """
+        self._inbox.put(self._end)
+        self._thread.join()
 
     # ---- on the loop -------------------------------------------------------------------------------------------------
 
@@ -290,8 +314,12 @@ class Driver:
                 self._searches.cancel(one)
                 self._searched.pop(one, None)
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         self._stopping = True
 
     def _post(self, call: Callable[[*Ts], object], *arguments: *Ts) -> None:
-        self._loop.call_soon_threadsafe(call, *arguments)
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise  # else there is nobody left to tell
