@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from live import NAME, Live, Scripted, live, write_model
+from live import NAME, Live, Scripted, live, make_scripted, write_model
 
 from samebits import LLM
 
@@ -32,9 +32,7 @@ def api(model_folder: str) -> Iterator[Live]:
 def scripted_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Scripted]]:
     folder = write_model(tmp_path_factory.mktemp("scripted"), context=2048)
     with LLM(folder, prefix_cache=False) as llm:
-        known = {llm.tokenizer.token_bytes(i): i for i in range(256)}
-        decoder = Scripted(llm.engine._decoder, [known[bytes([i])] for i in range(256)], llm.tokenizer.eos_ids[0])
-        llm.engine._decoder = decoder
+        decoder = make_scripted(llm)
         with live({NAME: llm}) as server:
             yield server, decoder
 

@@ -32,15 +32,25 @@ TEMPLATE = (
 )
 
 
-def write_model(folder: Path, *, bos: bool = False, context: int = CONTEXT, **generation_config: object) -> str:
-    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and two special ones.
+SPECIALS = ("<|im_start|>", "<|im_end|>")
+
+
+def write_model(
+    folder: Path,
+    *,
+    bos: bool = False,
+    specials: Sequence[str] = SPECIALS,
+    context: int = CONTEXT,
+    **generation_config: object,
+) -> str:
+    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and some special ones.
 
     Args:
         bos: texts and the template begin with ``<|im_start|>`` as BOS.
     """
     rng = np.random.default_rng(11)
     vocabulary = {character: i for i, character in enumerate(byte_alphabet())}
-    size = len(vocabulary) + 2
+    size = len(vocabulary) + len(specials)
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens": (size, HIDDEN), "model.norm": (HIDDEN,)}
     for i in range(LAYERS):
         layer = f"model.layers.{i}"
@@ -80,7 +90,7 @@ def write_model(folder: Path, *, bos: bool = False, context: int = CONTEXT, **ge
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    backend.add_special_tokens(list(specials))
     settings = {"chat_template": TEMPLATE, "eos_token": "<|im_end|>"}
     if bos:
         backend.post_processor = tokenizers.processors.TemplateProcessing(
@@ -124,6 +134,15 @@ class Scripted:
                 logits[row] = 0
                 logits[row, token] = 20
         return logits
+
+
+def make_scripted(llm: LLM) -> Scripted:
+    """Puts a Scripted around the decoder of a model whose tokens are bytes."""
+    known = {llm.tokenizer.token_bytes(i): i for i in range(256)}
+    decoder = Scripted(llm.engine._decoder, [known[bytes([i])] for i in range(256)], llm.tokenizer.eos_ids[0])
+    assert llm.tokenizer.encode("~") == [known[b"~"]]
+    llm.engine._decoder = decoder
+    return decoder
 
 
 class Live:

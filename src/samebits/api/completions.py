@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from samebits.api.beams import beam_fields
 from samebits.api.document import answers
 from samebits.api.encode import encode_text
 from samebits.api.errors import UnsupportedError, json_response
@@ -91,6 +92,7 @@ class CompletionAnswer:
                 "logprobs": self._logprobs(index, completion),
                 "finish_reason": completion.finish_reason,
             }
+            choice |= beam_fields(completion)
             if self._body.return_token_ids:
                 choice |= self._prompt(index) | {"token_ids": list(completion.token_ids)}
             choices.append(choice)

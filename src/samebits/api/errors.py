@@ -17,10 +17,12 @@ from starlette.responses import Response
 from samebits.api.validation import first_problem
 from samebits.errors import (
     CapacityError,
+    ConstraintError,
     ContextLengthError,
     EngineFailedError,
     InputError,
     NumericsError,
+    OutputInvalid,
     OverloadedError,
     SamebitsError,
 )
@@ -34,6 +36,10 @@ class UnknownModelError(InputError):
 
 class UnsupportedError(InputError):
     """A field of OpenAI's API that this server does not have."""
+
+
+class MissingFieldError(InputError):
+    """A field that this request needs, though not every request does."""
 
 
 class UnauthorizedError(SamebitsError):
@@ -73,12 +79,15 @@ TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (UnknownModelError, Kind(404, INVALID, "model_not_found")),
     (ContextLengthError, Kind(400, INVALID, "context_length_exceeded")),
     (UnsupportedError, Kind(400, INVALID, "unsupported_parameter")),
+    (MissingFieldError, Kind(400, INVALID, "missing_required_parameter")),
     (InputError, Kind(400, INVALID, "invalid_value")),
     (CapacityError, Kind(400, INVALID, "capacity_exceeded")),
     (UnauthorizedError, Kind(401, INVALID, "invalid_api_key")),
     (DeadlineError, Kind(408, "timeout_error", "request_timeout")),
     (BodyTooLargeError, Kind(413, INVALID, "body_too_large")),
     (OverloadedError, Kind(429, "rate_limit_error", "queue_full")),
+    (ConstraintError, Kind(400, INVALID, "constraint_failed")),
+    (OutputInvalid, Kind(400, INVALID, "output_invalid")),
     (ClientGoneError, Kind(499, INVALID, "client_gone")),
     (NumericsError, Kind(500, SERVER, "logits_not_finite")),
     (EngineFailedError, Kind(500, SERVER, "engine_failed")),

@@ -11,15 +11,17 @@ from typing import Any
 
 from starlette.types import Receive
 
+from samebits.api.beams import Beams
 from samebits.api.config import Level
 from samebits.api.errors import ClientGoneError, DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
-from samebits.engine import Completion, Request, SamplingParams
+from samebits.engine import BeamSearch, Completion, Constraint, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
+from samebits.models.tokenizer import TextStream
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,9 @@ class Job:
         params: in full, and always with log-probabilities, since their digest is part of every answer.
         origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
+        beams: the search that makes the choices, instead of sampling.
+        constraint: what each choice must be.
+        shown: special tokens that are text in this answer.
     """
 
     served: Served
@@ -40,6 +45,9 @@ class Job:
     level: Level
     timeout: float
     metrics: Metrics
+    beams: Beams | None = None
+    constraint: Constraint | None = None
+    shown: frozenset[int] = frozenset()
 
     @cached_property
     def choices(self) -> int:
@@ -56,7 +64,20 @@ class Job:
         Raises:
             SamebitsError: see ``Driver.submit``.
         """
-        return self.served.driver.submit([Request(ids, self.params, self.origins) for ids in self.prompts])
+        driver = self.served.driver
+        if self.beams is not None:
+            params = self.beams.params(self.params)
+            return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
+        return driver.submit(
+            [Request(ids, self.params, self.origins, self._new_stream, self.constraint) for ids in self.prompts]
+        )
+
+    def _new_stream(self) -> TextStream:
+        return self.served.llm.tokenizer.stream(self.shown)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        stream = self._new_stream()
+        return "".join(map(stream.push, ids)) + stream.finish()
 
     def usage(self, completions: Sequence[Completion]) -> dict[str, Any]:
         """OpenAI's count of tokens. A prompt counts once, however many choices continue it."""
@@ -97,7 +118,7 @@ class Job:
     def _described(self) -> dict[str, dict[str, Any]]:
         described = describe(self.params, self.origins)
         del described["logprobs"]  # asks how to answer, not what
-        return described
+        return described if self.beams is None else described | self.beams.described()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

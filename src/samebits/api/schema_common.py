@@ -79,6 +79,11 @@ class Sampling(Strict):
     stop: Stops | None = None
     stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
+    use_beam_search: bool | None = Field(None, description="Search with best_of beams instead of sampling.")
+    best_of: int | None = Field(None, ge=1, le=16, description="Beams, at least n; default n. Needs use_beam_search.")
+    length_penalty: float | None = Field(
+        None, ge=-2, le=2, description="Scores are sums of log-probabilities by length to this power; default 1."
+    )
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     determinism: Level | None = Field(None, description="The level that must be promised.")

@@ -19,5 +19,4 @@ class CompletionRequest(Sampling):
         None,
         description="Default true: a text gets the model's BOS. False where it holds its own.",
     )
-    best_of: NotSupported = None
     suffix: NotSupported = None

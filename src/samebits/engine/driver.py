@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVarTuple
 
+from samebits.engine.beam import BeamSearch, Searches
 from samebits.engine.engine import Engine
 from samebits.engine.request import Event, Request
 from samebits.errors import EngineFailedError, OverloadedError, SamebitsError
 
 log = logging.getLogger(__name__)
 Ts = TypeVarTuple("Ts")
+Work = Request | BeamSearch
 
 
 class Arrival(NamedTuple):
@@ -33,11 +35,18 @@ class Arrival(NamedTuple):
 
 
 class Submission:
-    """Requests that were submitted together. Belongs to the event loop; only ``engine_ids`` is the thread's."""
+    """What was submitted together. Belongs to the event loop; only ``engine_ids`` is the thread's.
 
-    def __init__(self, requests: Sequence[Request], cancel: Callable[[Submission], None]) -> None:
-        self.requests = tuple(requests)
-        self.choices = sum(request.params.n for request in requests)
+    Attributes:
+        work: requests, or searches, which give no event but the last of each of their choices.
+        choices: answers that come.
+        load: sequences that run at once to make them.
+    """
+
+    def __init__(self, work: Sequence[Work], cancel: Callable[[Submission], None]) -> None:
+        self.work = tuple(work)
+        self.choices = sum(w.params.n for w in self.work)
+        self.load = sum(w.params.width if isinstance(w, BeamSearch) else w.params.n for w in self.work)
         self.engine_ids: list[int] = []
         self._unfinished = self.choices
         self._arrivals: list[Arrival] = []
@@ -127,6 +136,8 @@ class Driver:
         self._fault: EngineFailedError | None = EngineFailedError("the engine was not started")
         self._flushes: set[asyncio.Future[int]] = set()
         self._origins: dict[int, _Origin] = {}  # of the thread, by engine id
+        self._searches = Searches(engine)  # of the thread, as what follows
+        self._searched: dict[BeamSearch, tuple[Submission, int]] = {}
 
     def start(self) -> None:
         """Starts the thread; events will go to the running loop."""
@@ -161,29 +172,30 @@ class Driver:
 
     @property
     def choices(self) -> int:
-        """Choices of open submissions."""
+        """Choices of open submissions; a search counts its beams."""
         return self._choices
 
-    def submit(self, requests: Sequence[Request]) -> Submission:
-        """Queues requests together.
+    def submit(self, work: Sequence[Work]) -> Submission:
+        """Queues requests or searches together.
 
         Raises:
             SamebitsError: a request is wrong, or can never run (see ``Engine.add``); nothing was queued.
             OverloadedError: too many choices wait or run.
             EngineFailedError: the engine does not run.
         """
-        for request in requests:
-            self.engine.check(request)
+        for one in work:
+            if isinstance(one, Request):  # a search was checked when it was made
+                self.engine.check(one)
         if self._fault is not None:
             raise self._fault
-        submission = Submission(requests, self._drop)
-        if self._choices and self._choices + submission.choices > self._most_choices:
+        submission = Submission(work, self._drop)
+        if self._choices and self._choices + submission.load > self._most_choices:
             raise OverloadedError(
-                f"{self._choices} choices wait or run, and {submission.choices} more exceed the limit of "
+                f"{self._choices} choices wait or run, and {submission.load} more exceed the limit of "
                 f"{self._most_choices}"
             )
         self._open.add(submission)
-        self._choices += submission.choices
+        self._choices += submission.load
         self._inbox.put(partial(self._add, submission))
         return submission
 
@@ -212,7 +224,7 @@ class Driver:
     def _close(self, submission: Submission) -> None:
         if submission in self._open:
             self._open.remove(submission)
-            self._choices -= submission.choices
+            self._choices -= submission.load
 
     def _deliver(self, arrivals: list[tuple[Submission, Arrival]]) -> None:
         for submission, arrival in arrivals:
@@ -257,6 +269,9 @@ class Driver:
     def _publish(self, events: list[Event]) -> None:
         arrivals = []
         for event in events:
+            if self._searches.owns(event):
+                arrivals += self._sought(event)
+                continue
             origin = self._origins[event.request_id]
             arrivals.append((origin.submission, Arrival(origin.index, event)))
             if event.completion is not None:
@@ -266,12 +281,26 @@ class Driver:
         if arrivals:
             self._post(self._deliver, arrivals)
 
+    def _sought(self, event: Event) -> list[tuple[Submission, Arrival]]:
+        """What the event of a beam brings: the answers of its search, if that is done."""
+        search = self._searches.take(event)
+        if search is None:
+            return []
+        submission, index = self._searched.pop(search)
+        answers = search.completions()
+        ends = [Event(event.request_id, a.index, None, a.text, a) for a in answers]
+        return [(submission, Arrival(index, end)) for end in ends]
+
     def _add(self, submission: Submission) -> None:
         try:
-            for index, request in enumerate(submission.requests):
-                engine_id = self.engine.add(request)
+            for index, one in enumerate(submission.work):
+                if isinstance(one, BeamSearch):
+                    self._searches.start(one)
+                    self._searched[one] = submission, index
+                    continue
+                engine_id = self.engine.add(one)
                 submission.engine_ids.append(engine_id)
-                self._origins[engine_id] = _Origin(submission, index, request.params.n)
+                self._origins[engine_id] = _Origin(submission, index, one.params.n)
         except SamebitsError as fault:
             self._post(self._refuse, submission, fault)
 
@@ -280,6 +309,10 @@ class Driver:
             self.engine.cancel(engine_id)
             self._origins.pop(engine_id, None)
         submission.engine_ids.clear()
+        for one in submission.work:
+            if isinstance(one, BeamSearch):
+                self._searches.cancel(one)
+                self._searched.pop(one, None)
 
     def _end(self) -> None:
         self._stopping = True

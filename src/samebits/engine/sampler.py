@@ -9,54 +9,80 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
+from samebits.engine.constraint import Constraint
 from samebits.engine.request import Sequence, TopLogprob
+from samebits.errors import ConstraintError, NumericsError, SamebitsError
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A chosen token; ``token_id`` is None where the row's logits are not all finite, or penalties make them so."""
+    """A chosen token, or why there is none: ``token_id`` is None exactly where ``error`` is set."""
 
     token_id: int | None
     logprob: float | None = None
     top: tuple[TopLogprob, ...] = ()
+    error: SamebitsError | None = None
 
 
 def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence]) -> list[Sampled]:
     """Chooses the next token of each sequence from its row of logits (R, V). Computes only what is asked for."""
-    plain = [s.params.temperature == 0 and not _adjusts(s) for s in sequences]
+    plain = [s.params.temperature == 0 and not _adjusts(s) and s.constraint is None for s in sequences]
     best = kernels.argmax(ctx, logits).tolist() if any(plain) else []
-    tokens: list[int | None] = []
+    sampled: list[Sampled] = []
     for row, finite in enumerate(_finite_rows(logits).tolist()):
-        if not finite:
-            tokens.append(None)
-        else:
-            tokens.append(best[row] if plain[row] else _draw(ctx, logits[row], sequences[row]))
+        try:
+            if not finite:
+                raise _not_finite(sequences[row])
+            sampled.append(Sampled(best[row] if plain[row] else _draw(ctx, logits[row], sequences[row])))
+        except (NumericsError, ConstraintError) as error:  # of this row alone
+            sampled.append(Sampled(None, error=error))
+    tokens = [s.token_id for s in sampled]
     reported = [r for r, s in enumerate(sequences) if s.params.logprobs is not None and tokens[r] is not None]
     if not reported:
-        return [Sampled(token) for token in tokens]
+        return sampled
     counts = [min(sequences[r].params.logprobs or 0, logits.shape[1]) for r in reported]
     chosen = logits if len(reported) == len(sequences) else logits[reported]
     scores = np.empty_like(chosen)
     kernels.log_softmax(ctx, chosen, scores)
     # Ordered by logit: two logits that differ can have one log-probability.
     ids = kernels.topk(ctx, chosen, max(counts))[0] if any(counts) else np.empty((len(reported), 0), np.int32)
-    sampled = [Sampled(token) for token in tokens]
     for i, row in enumerate(reported):
         top = tuple(TopLogprob(t, float(scores[i, t])) for t in ids[i, : counts[i]].tolist())
         sampled[row] = Sampled(tokens[row], float(scores[i, tokens[row]]), top)
     return sampled
 
 
-def _draw(ctx: kernels.Context, row: Floats, sequence: Sequence) -> int | None:
+def _draw(ctx: kernels.Context, row: Floats, sequence: Sequence) -> int:
     p = sequence.params
     if _adjusts(sequence):
         row = adjust(row, sequence)
-        if not np.isfinite(row.max()):  # a penalty overflowed: +infinity, NaN or nothing left to choose
-            return None
+    if sequence.constraint is not None:
+        row = exclude(row, sequence.constraint)
+    # A penalty overflowed where this is +infinity or NaN, or left nothing to choose.
+    if not np.isfinite(row.max()):
+        raise _not_finite(sequence)
     index = len(sequence.tokens) - sequence.prompt_length
     return kernels.sample(ctx, row, p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
+
+
+def exclude(row: Floats, constraint: Constraint) -> Floats:
+    """A copy of the row (V,) with -infinity for every id that the constraint does not allow: the end of step 3.
+
+    Raises:
+        ConstraintError: it allows none, or its limits are exceeded.
+    """
+    allowed = constraint.allowed()
+    if not allowed.any():
+        raise ConstraintError("the constraint allows no token here: no text in this model's tokens satisfies it")
+    return np.where(allowed, row, np.float32(-np.inf))
+
+
+def _not_finite(sequence: Sequence) -> NumericsError:
+    return NumericsError(
+        f"logits after {len(sequence.tokens)} tokens are not all finite: the model or a penalty overflowed"
+    )
 
 
 def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:
