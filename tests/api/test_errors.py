@@ -19,6 +19,7 @@ from samebits.api.validation import read_json
 from samebits.errors import InputError, NumericsError, SamebitsError
 
 COMPLETIONS = "/v1/completions"
+JSON = {"content-type": "application/json"}
 ROOT = Path(__file__).parents[2]
 
 
@@ -44,6 +45,16 @@ def raw(api: Live, content: bytes, content_type: str = "application/json") -> ht
 )
 def test_a_body_that_is_no_json_object(api: Live, content: bytes, said: str) -> None:
     assert said in error_of(raw(api, content), 400)["message"]
+    assert api.complete(max_tokens=1)
+
+
+@pytest.mark.parametrize("levels", [10, 120, 126, 127, 128, 500, 990, 3000])
+@pytest.mark.parametrize("field", ["prompt", "messages", "stop", "metadata", "logit_bias", "tools", "response_format"])
+def test_nesting_is_no_fault_of_the_server(api: Live, field: str, levels: int) -> None:
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        value = opening * levels + "1" + closing * levels
+        for path in (COMPLETIONS, "/v1/chat/completions"):
+            error_of(api.http.post(path, content=f'{{"model": "small", "{field}": {value}}}', headers=JSON), 400)
     assert api.complete(max_tokens=1)
 
 

@@ -14,6 +14,7 @@ from samebits.api.encode import encode_conversation
 from samebits.api.errors import json_response
 from samebits.api.job import Job, finished, now
 from samebits.api.logprobs import chat_entry
+from samebits.api.output_format import check_form, compiled, form_of, judge
 from samebits.api.prepare import prepare_job, wanted_of
 from samebits.api.schema_answers import ChatCompletion
 from samebits.api.schema_chat import ChatRequest
@@ -25,6 +26,7 @@ from samebits.api.validation import StrictRoute
 from samebits.engine import Completion, Event
 from samebits.engine.driver import Arrival
 from samebits.errors import InputError
+from samebits.structured import StructuredSpec
 
 router = APIRouter(route_class=StrictRoute)
 
@@ -38,6 +40,8 @@ async def create_chat_completion(request: Request, body: ChatRequest) -> Respons
         raise InputError("needs logprobs", field="top_logprobs", remedy="Set logprobs to true, or leave it out.")
     wanted = wanted_of(body, max_tokens=_max_tokens(body), default=None, top_logprobs=body.top_logprobs)
     toolbox = open_toolbox(served, body, wanted)
+    form = form_of(body)
+    check_form(form, tools=toolbox is not None, beams=wanted.beams is not None)
     prompt = await encode_conversation(
         served.llm,
         conversation(body.messages),
@@ -45,15 +49,9 @@ async def create_chat_completion(request: Request, body: ChatRequest) -> Respons
         tools=toolbox.sent if toolbox else (),
         beginning=toolbox.beginning if toolbox else "",
     )
-    job = prepare_job(
-        service,
-        served,
-        [prompt],
-        wanted,
-        constraint=await demanded(served, toolbox),
-        shown=shown_ids(served, toolbox),
-    )
-    answer = ChatAnswer(job, body, toolbox)
+    grammar = await demanded(served, toolbox) if form is None else await compiled(served, form.spec, form.field)
+    job = prepare_job(service, served, [prompt], wanted, grammar=grammar, shown=shown_ids(served, toolbox))
+    answer = ChatAnswer(job, body, toolbox, None if form is None else form.spec)
     if body.stream:
         return EventStream(job, answer)
     return json_response(answer.whole(await finished(job, request.receive)))
@@ -72,8 +70,8 @@ def _max_tokens(body: ChatRequest) -> int | None:
 class ChatAnswer:
     """The answer to a chat request, whole or in chunks."""
 
-    def __init__(self, job: Job, body: ChatRequest, toolbox: Toolbox | None) -> None:
-        self._job, self._body = job, body
+    def __init__(self, job: Job, body: ChatRequest, toolbox: Toolbox | None, spec: StructuredSpec | None) -> None:
+        self._job, self._body, self._spec = job, body, spec
         self._tools = None if toolbox is None else ToolAnswers(job, toolbox)
         self._usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         self._common = {
@@ -85,9 +83,14 @@ class ChatAnswer:
         }
 
     def whole(self, completions: list[Completion]) -> dict[str, Any]:
-        """The body of a response that is not streamed."""
+        """The body of a response that is not streamed.
+
+        Raises:
+            OutputInvalid: a choice is not of the form that was asked for.
+        """
         choices = []
         for index, completion in enumerate(completions):
+            judge(completion, self._spec)
             choice: dict[str, Any] = {
                 "index": index,
                 "message": {"role": "assistant", "content": completion.text, "refusal": None},
@@ -139,6 +142,8 @@ class ChatAnswer:
     def of(self, arrival: Arrival, completions: list[Completion] | None) -> list[dict[str, Any]]:
         """The text of one event, and the end of its choice."""
         event, index = arrival.event, self._job.choice(arrival)
+        if event.completion is not None:
+            judge(event.completion, self._spec)
         reason: str | None = None if event.completion is None else event.completion.finish_reason
         deltas: list[dict[str, Any]] = [{"content": event.text}] if event.text else []
         if self._tools is not None:

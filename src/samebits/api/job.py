@@ -17,11 +17,12 @@ from samebits.api.errors import ClientGoneError, DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
-from samebits.engine import BeamSearch, Completion, Constraint, Request, SamplingParams
+from samebits.engine import BeamSearch, Completion, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
 from samebits.models.tokenizer import TextStream
+from samebits.structured import Grammar
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Job:
         origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
         beams: the search that makes the choices, instead of sampling.
-        constraint: what each choice must be.
+        grammar: what each choice must be.
         shown: special tokens that are text in this answer.
     """
 
@@ -46,7 +47,7 @@ class Job:
     timeout: float
     metrics: Metrics
     beams: Beams | None = None
-    constraint: Constraint | None = None
+    grammar: Grammar | None = None
     shown: frozenset[int] = frozenset()
 
     @cached_property
@@ -68,8 +69,9 @@ class Job:
         if self.beams is not None:
             params = self.beams.params(self.params)
             return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
+        constraint = None if self.grammar is None else self.grammar.constraint()
         return driver.submit(
-            [Request(ids, self.params, self.origins, self._new_stream, self.constraint) for ids in self.prompts]
+            [Request(ids, self.params, self.origins, self._new_stream, constraint) for ids in self.prompts]
         )
 
     def _new_stream(self) -> TextStream:
@@ -107,6 +109,7 @@ class Job:
             "receipt_id": None,
             "seed": completions[0].seed,
             "params": self._described,
+            "form_sha256": None if self.grammar is None else self.grammar.digest,
             "prompt_tokens_sha256": ids_digest(own),
             "output_tokens_sha256": ids_digest([c.token_ids for c in completions]),
             "logprobs_sha256": logprobs_digest(completions),

@@ -13,8 +13,8 @@ from samebits.api.promise import promised_level
 from samebits.api.schema_common import Sampling
 from samebits.api.served import Served
 from samebits.api.service import Service
-from samebits.engine import Constraint
 from samebits.errors import InputError
+from samebits.structured import Grammar
 
 _SAMPLING = (
     "temperature",
@@ -74,14 +74,14 @@ def prepare_job(
     prompts: Sequence[Sequence[int]],
     wanted: Wanted,
     *,
-    constraint: Constraint | None = None,
+    grammar: Grammar | None = None,
     shown: frozenset[int] = frozenset(),
 ) -> Job:
     """A job of prompts and what is wanted of them. Effective parameters: the request's own, else those that the model
     brings along, else the route's, else samebits'.
 
     Args:
-        constraint: what each choice must be.
+        grammar: what each choice must be.
         shown: special tokens that are text in this answer.
 
     Raises:
@@ -107,6 +107,6 @@ def prepare_job(
         timeout=service.config.request_timeout,
         metrics=service.metrics,
         beams=wanted.beams,
-        constraint=constraint,
+        grammar=grammar,
         shown=shown,
     )

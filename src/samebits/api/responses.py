@@ -43,10 +43,10 @@ async def create_response(request: Request, body: ResponseRequest) -> Response:
         beginning=toolbox.beginning if toolbox else "",
     )
     if spec is None:
-        constraint = await demanded(served, toolbox)
+        grammar = await demanded(served, toolbox)
     else:
-        constraint = await compiled(served, spec, "text.format")
-    job = prepare_job(service, served, [prompt], _wanted(body), constraint=constraint, shown=shown_ids(served, toolbox))
+        grammar = await compiled(served, spec, "text.format")
+    job = prepare_job(service, served, [prompt], _wanted(body), grammar=grammar, shown=shown_ids(served, toolbox))
     answer = ResponseAnswer(job, body, toolbox, spec)
     if body.stream:
         return EventStream(job, answer, NAMED)

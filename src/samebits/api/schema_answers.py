@@ -67,6 +67,7 @@ class Promise(Answer):
     receipt_id: str | None
     seed: int | None
     params: dict[str, Param]
+    form_sha256: str | None
     prompt_tokens_sha256: str
     output_tokens_sha256: str
     logprobs_sha256: str

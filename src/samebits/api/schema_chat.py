@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from samebits.api.schema_common import NotSupported, Sampling, Strict
+from samebits.api.schema_common import NotSupported, Sampling
+from samebits.api.schema_strict import Strict
 from samebits.api.schema_tools import Tool, ToolCall, ToolChoice
 from samebits.engine.params import MAX_TOP_LOGPROBS
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from samebits.api.config import Level
+from samebits.api.schema_format import ResponseFormat, StructuredOutputs
+from samebits.api.schema_strict import Strict
 from samebits.engine.params import MAX_CHOICES, MAX_STOPS, SEED_MAX, SEED_MIN
 
 # A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
@@ -44,12 +46,6 @@ Prompt = Annotated[
 Biases = dict[Annotated[str, Field(pattern="^[0-9]{1,10}$")], Annotated[float, Field(ge=-100, le=100)]]
 
 
-class Strict(BaseModel):
-    """A request or a part of one: no unknown fields, no conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
-
-
 class StreamOptions(Strict):
     """What a stream tells besides the answer."""
 
@@ -84,6 +80,8 @@ class Sampling(Strict):
     length_penalty: float | None = Field(
         None, ge=-2, le=2, description="Scores are sums of log-probabilities by length to this power; default 1."
     )
+    response_format: ResponseFormat | None = Field(None, description="What the text is to be.")
+    structured_outputs: StructuredOutputs | None = Field(None, description="The same, for other forms than JSON.")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     determinism: Level | None = Field(None, description="The level that must be promised.")

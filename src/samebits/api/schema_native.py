@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from samebits.api.config import Level
-from samebits.api.schema_common import MOST_PROMPTS, Ids, Stops, Strict, TokenId
+from samebits.api.schema_common import MOST_PROMPTS, Ids, Stops, TokenId
+from samebits.api.schema_strict import Strict
 from samebits.engine.params import MAX_CHOICES, MAX_TOP_LOGPROBS, SEED_MAX, SEED_MIN
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from samebits.api.schema_chat import Message
-from samebits.api.schema_common import Strict, TokenId
+from samebits.api.schema_common import TokenId
+from samebits.api.schema_strict import Strict
 from samebits.api.schema_tools import Tool
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
 
-from samebits.api.schema_common import Strict
+from samebits.api.schema_strict import Strict
 
 MOST_TOOLS: Final = 128  # OpenAI's limit
 NAME: Final = "^[a-zA-Z0-9_-]{1,64}$"

@@ -12,8 +12,9 @@ from samebits.api.schema_chat import ChatRequest
 from samebits.api.served import Served
 from samebits.api.tool_reader import Ending, ToolReader
 from samebits.api.tools import Toolbox, call_id, forced_form, toolbox_of
-from samebits.engine import Completion, Constraint, Event
+from samebits.engine import Completion, Event
 from samebits.errors import InputError
+from samebits.structured import Grammar
 
 TOOL_CALLS: Final = "tool_calls"
 
@@ -33,7 +34,7 @@ def open_toolbox(served: Served, body: ChatRequest, wanted: Wanted) -> Toolbox |
     return toolbox
 
 
-async def demanded(served: Served, toolbox: Toolbox | None) -> Constraint | None:
+async def demanded(served: Served, toolbox: Toolbox | None) -> Grammar | None:
     """What holds an answer to a call, where one is demanded.
 
     Raises:
