@@ -69,7 +69,10 @@ class Job:
             params = self.beams.params(self.params)
             return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
         return driver.submit(
-            [Request(ids, self.params, self.origins, self._new_stream, self.constraint) for ids in self.prompts]
+            [
+                Request(ids, self.params, origins=self.origins, new_stream=self._new_stream, constraint=self.constraint)
+                for ids in self.prompts
+            ]
         )
 
     def _new_stream(self) -> TextStream:
