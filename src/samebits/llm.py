@@ -86,7 +86,7 @@ class LLM:
             raise InputError(
                 f"{profile!r} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
             )
-        limits = Limits(
+        self._limits = limits = Limits(
             max_batch=_positive("max_batch", max_batch, 4096),
             chunk=_positive("chunk", chunk, 1 << 20),
             page_size=_positive("page_size", page_size, 256),
@@ -283,9 +283,8 @@ class LLM:
                 field="token_ids",
                 remedy=f"Ids go to {self.config.vocab_size - 1}, at most {self.config.context_length} of them.",
             )
-        rows, pages = np.arange(len(ids), dtype=np.int32), -(-len(ids) // 16)
-        cache = self._decoder.new_cache(pages, 16)
-        cache.zero_pages(np.arange(pages, dtype=np.int32))
+        rows, pages = np.arange(len(ids), dtype=np.int32), self._limits.pages_for(len(ids))
+        cache = self._decoder.new_cache(pages, self._limits.page_size)
         batch = Batch(
             token_ids=np.asarray(ids, np.int32),
             positions=rows,

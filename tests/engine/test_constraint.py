@@ -121,9 +121,9 @@ def test_control_forks_that_share_their_state_are_seen() -> None:
 def test_control_a_neighbours_constraint_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     real, last = sampler.exclude, []
 
-    def late(row: np.ndarray, constraint: Any) -> np.ndarray:
+    def late(row: np.ndarray, constraint: Any) -> None:
         last.append(constraint)
-        return real(row, last[-2] if len(last) > 1 else constraint)
+        real(row, last[-2] if len(last) > 1 else constraint)
 
     requests = constrained()
     expected = [alone(r) for r in requests]
@@ -138,7 +138,7 @@ def test_control_a_neighbours_constraint_would_be_seen(monkeypatch: pytest.Monke
 
 def test_the_constraint_of_a_request_is_not_changed() -> None:
     rule = Rule()
-    request = Request((1, 2), SamplingParams(n=3, temperature=1.0, seed=1, max_tokens=9), rule)
+    request = Request((1, 2), SamplingParams(n=3, temperature=1.0, seed=1, max_tokens=9), constraint=rule)
     first = ask(make_engine(), [request, request])
     assert rule.taken == []
     assert first[0] == first[1]
@@ -219,7 +219,9 @@ def test_bias_cannot_bring_back_what_is_excluded() -> None:
 def one(rule: Rule, **values: Any) -> Answer:
     values = {"max_tokens": 20, "logit_bias": {EOS: -100.0}} | values
     requests = some_requests(9, seed=2)
-    answers = ask(make_engine(), [*requests[:4], Request((1, 2), SamplingParams(**values), rule), *requests[4:]])
+    answers = ask(
+        make_engine(), [*requests[:4], Request((1, 2), SamplingParams(**values), constraint=rule), *requests[4:]]
+    )
     got = answers.pop(4)
     assert answers == [alone(r) for r in requests], "a neighbour changed"
     return got[0]
@@ -255,7 +257,7 @@ def test_a_constraint_that_breaks_fails_the_request_alone() -> None:
 
 def test_logits_that_are_not_finite_are_still_named_so() -> None:
     made = make_engine(decoder=FakeDecoder(lambda tokens: len(tokens) > 4))
-    ((got,),) = ask(made, [Request((1, 2), SamplingParams(max_tokens=9), Rule())])
+    ((got,),) = ask(made, [Request((1, 2), SamplingParams(max_tokens=9), constraint=Rule())])
     assert got.error is not None
     assert got.error.startswith("NumericsError")
 
@@ -267,6 +269,6 @@ def test_logits_that_are_not_finite_are_still_named_so() -> None:
 def test_what_does_not_fit_is_refused(rule: Rule, values: dict[str, Any], field: str) -> None:
     run = Run(make_engine())
     with pytest.raises(InputError) as caught:
-        run.engine.add(Request((1,), SamplingParams(**values), rule))
+        run.engine.add(Request((1,), SamplingParams(**values), constraint=rule))
     assert caught.value.field == field
     assert not run.engine.busy

@@ -73,7 +73,7 @@ def answer(schema: dict[str, Any], max_tokens: int = 2048) -> Completion:
         model, model, kernels.Context(1, "scalar"), ModelLimits(SIZE, CONTEXT, (EOS,)), Limits(4, 512, 256), Bytes
     )
     follow = GrammarCompiler(VOCABULARY).compile(JsonSchema.of(schema)).constraint()
-    engine.add(Request((1, 2, 3), SamplingParams(max_tokens=max_tokens), follow))
+    engine.add(Request((1, 2, 3), SamplingParams(max_tokens=max_tokens), constraint=follow))
     while engine.busy:
         for event in engine.step():
             if event.completion is not None:

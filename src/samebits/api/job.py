@@ -71,7 +71,10 @@ class Job:
             return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
         constraint = None if self.grammar is None else self.grammar.constraint()
         return driver.submit(
-            [Request(ids, self.params, self.origins, self._new_stream, constraint) for ids in self.prompts]
+            [
+                Request(ids, self.params, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
+                for ids in self.prompts
+            ]
         )
 
     def _new_stream(self) -> TextStream:

@@ -285,14 +285,9 @@ class Engine:
             self._running.append(sequence)
 
     def _take_pages(self, rows: list[tuple[Sequence, int]]) -> None:
-        fresh: list[int] = []
         for sequence, count in rows:
             needed = self._limits.pages_for(sequence.computed + count) - len(sequence.pages)
-            new = [self.pool.allocate() for _ in range(needed)]
-            sequence.pages += new
-            fresh += new
-        if fresh:
-            self._cache.zero_pages(np.asarray(fresh, np.int32))
+            sequence.pages += [self.pool.allocate() for _ in range(needed)]
 
     def _batch(self, rows: list[tuple[Sequence, int]]) -> Batch:
         size = self._limits.page_size

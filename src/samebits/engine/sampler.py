@@ -30,14 +30,17 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
     """Chooses the next token of each sequence from its row of logits (R, V). Computes only what is asked for."""
     plain = [s.params.temperature == 0 and not _adjusts(s) and s.constraint is None for s in sequences]
     best = kernels.argmax(ctx, logits).tolist() if any(plain) else []
-    sampled: list[Sampled] = []
+    sampled = [Sampled(None)] * len(sequences)
+    drawn = []
     for row, finite in enumerate(_finite_rows(logits).tolist()):
-        try:
-            if not finite:
-                raise _not_finite(sequences[row])
-            sampled.append(Sampled(best[row] if plain[row] else _draw(ctx, logits[row], sequences[row])))
-        except (NumericsError, ConstraintError) as error:  # of this row alone
-            sampled.append(Sampled(None, error=error))
+        if not finite:
+            sampled[row] = Sampled(None, error=_not_finite(sequences[row]))
+        elif plain[row]:
+            sampled[row] = Sampled(best[row])
+        else:
+            drawn.append(row)
+    for row, one in zip(drawn, _draw(ctx, logits, sequences, drawn), strict=True):
+        sampled[row] = one
     tokens = [s.token_id for s in sampled]
     reported = [r for r, s in enumerate(sequences) if s.params.logprobs is not None and tokens[r] is not None]
     if not reported:
@@ -54,21 +57,43 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
     return sampled
 
 
-def _draw(ctx: kernels.Context, row: Floats, sequence: Sequence) -> int:
-    p = sequence.params
+def _draw(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence], rows: list[int]) -> list[Sampled]:
+    """Tokens of the given rows, whose logits are finite; an error where a row's request leaves nothing to choose."""
+    chosen, errors = logits, dict[int, SamebitsError]()
+    if len(rows) < len(sequences) or any(_adjusts(s) or s.constraint is not None for s in sequences):
+        chosen = logits[rows]  # a copy
+        for i, row in enumerate(rows):
+            try:
+                _prepare(chosen[i], sequences[row])
+            except (ConstraintError, NumericsError) as error:  # of this row alone
+                errors[i] = error
+    usable = [i for i in range(len(rows)) if i not in errors]
+    drawn = [Sampled(None, error=errors.get(i)) for i in range(len(rows))]
+    if usable:
+        chosen = chosen if len(usable) == len(rows) else chosen[usable]
+        ids = kernels.sample(ctx, chosen, [_draw_of(sequences[rows[i]]) for i in usable])
+        for i, token in zip(usable, ids.tolist(), strict=True):
+            drawn[i] = Sampled(token)
+    return drawn
+
+
+def _prepare(row: Floats, sequence: Sequence) -> None:
+    """Steps 1 to 3 of section 4, in place."""
     if _adjusts(sequence):
-        row = adjust(row, sequence)
+        row[:] = adjust(row, sequence)
     if sequence.constraint is not None:
-        row = exclude(row, sequence.constraint)
-    # A penalty overflowed where this is +infinity or NaN, or left nothing to choose.
-    if not np.isfinite(row.max()):
+        exclude(row, sequence.constraint)
+    if not np.isfinite(row.max()):  # a penalty overflowed to +infinity or NaN, or left nothing to choose
         raise _not_finite(sequence)
-    index = len(sequence.tokens) - sequence.prompt_length
-    return kernels.sample(ctx, row, p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
 
 
-def exclude(row: Floats, constraint: Constraint) -> Floats:
-    """A copy of the row (V,) with -infinity for every id that the constraint does not allow: the end of step 3.
+def _draw_of(sequence: Sequence) -> kernels.Draw:
+    p, index = sequence.params, len(sequence.tokens) - sequence.prompt_length
+    return kernels.Draw(p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
+
+
+def exclude(row: Floats, constraint: Constraint) -> None:
+    """Sets the row (V,) to -infinity for every id that the constraint does not allow: the end of step 3.
 
     Raises:
         ConstraintError: it allows none, or its limits are exceeded.
@@ -76,7 +101,7 @@ def exclude(row: Floats, constraint: Constraint) -> Floats:
     allowed = constraint.allowed()
     if not allowed.any():
         raise ConstraintError("the constraint allows no token here: no text in this model's tokens satisfies it")
-    return np.where(allowed, row, np.float32(-np.inf))
+    np.copyto(row, np.float32(-np.inf), where=~allowed)
 
 
 def _not_finite(sequence: Sequence) -> NumericsError:

@@ -107,13 +107,13 @@ class _Walk:
                 parts.append(plain)
             _PLAIN[keyword](self, plain, keyword, value, path)
         self._check_names(plain, path)
+        single = len(parts) == 1 and isinstance(parts[0], dict)
+        node = parts[0] if single else {"allOf": parts} if parts else {}
         if self._places:
-            for part in parts:
+            for part in (node, *parts):
                 if isinstance(part, dict):
                     part.setdefault("$comment", path)
-        if len(parts) == 1 and isinstance(parts[0], dict):
-            return parts[0]
-        return {"allOf": parts} if parts else {}
+        return node
 
     def _says_something(self, keyword: str, value: Any, path: str) -> bool:
         if keyword in {"$id", "id"} and path != "#" and isinstance(value, str) and not value.startswith("#"):
