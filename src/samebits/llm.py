@@ -14,7 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.engine import Completion, Effective, Engine, Event, Limits, ModelLimits, Request, SamplingParams, resolve
+from samebits.engine import (
+    BeamCompletion,
+    BeamParams,
+    BeamSearch,
+    Completion,
+    Effective,
+    Engine,
+    Event,
+    Limits,
+    ModelLimits,
+    Request,
+    SamplingParams,
+    resolve,
+    run_searches,
+)
 from samebits.errors import InputError, OutputInvalid
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
@@ -172,6 +186,42 @@ class LLM:
                 self.engine.cancel(request_id)
         return [done[key] for key in sorted(done)]
 
+    def beam_search(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        width: int,
+        max_tokens: int | None = 256,
+        *,
+        n: int = 1,
+        length_penalty: float = 1.0,
+        date: datetime.date = DEFAULT_DATE,
+    ) -> list[BeamCompletion]:
+        """The n best of the hypotheses that a beam search finds for each prompt (docs/numerics.md 4.3).
+
+        Args:
+            prompts, date: as for ``generate``.
+            width: beams kept, 1 to 16.
+            max_tokens: longest hypothesis; None means up to the context's end.
+            n: hypotheses to return, 1 to width.
+            length_penalty: α, −2 to 2; 0 orders hypotheses by their sum of log-probabilities, 1 by the mean.
+
+        Returns:
+            In the order of prompts, then best first. One that failed alone gives n with ``finish_reason`` "error".
+
+        Raises:
+            InputError: a prompt or parameter is wrong, or another request runs; nothing was computed.
+            CapacityError: one beam could never fit the KV memory.
+        """
+        params = BeamParams(width=width, n=n, max_tokens=max_tokens, length_penalty=length_penalty)
+        self._check_idle()
+        many = split_prompts(prompts)
+        searches = [
+            BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params, self.tokenizer.decode)
+            for prompt in many
+        ]
+        run_searches(self.engine, searches)
+        return [completion for search in searches for completion in search.completions()]
+
     def resolve(self, explicit: Mapping[str, Any]) -> Effective:
         """The parameters of a request in full: those given, else the model's defaults, else those of samebits.
 
@@ -194,8 +244,13 @@ class LLM:
                 "another request runs", field="generate", remedy="Wait for its end, or drive the engine yourself."
             )
 
-    def encode_prompt(self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE) -> list[int]:
+    def encode_prompt(
+        self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         """Token ids of a prompt: a text gets the model's BOS, a conversation its template, ids stay as they are.
+
+        Args:
+            tools: what the model may call, for a conversation; see ``Tokenizer.apply_chat_template``.
 
         Raises:
             InputError: malformed, or no tokens result.
@@ -205,7 +260,7 @@ class LLM:
         elif is_ids(prompt):
             ids = [int(i) for i in prompt]
         elif is_conversation(prompt):
-            text = self.tokenizer.apply_chat_template(prompt, date=date)
+            text = self.tokenizer.apply_chat_template(prompt, date=date, tools=tools)
             ids = self.tokenizer.encode(text, add_special=False)
         else:
             raise InputError("is not a prompt", field="prompt", remedy=PROMPT_REMEDY)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Defaults of options that a model may bring along.
 OR_0, OR_1, OR_256 = (f"the model's, or {value}" for value in (0, 1, 256))
+if TYPE_CHECKING:
+    from samebits.structured import JsonSchema
 
 
 def generate(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -68,7 +68,13 @@ class Stats:
 
 
 class Engine:
-    """Continuous batching over one decoder and one cache. Not thread-safe: one thread drives it."""
+    """Continuous batching over one decoder and one cache. Not thread-safe: one thread drives it.
+
+    Attributes:
+        model: what it knows of the model.
+        pool: the pages.
+        stats: what has happened so far.
+    """
 
     def __init__(
         self,
@@ -82,7 +88,7 @@ class Engine:
         prefix_cache: bool = True,
     ) -> None:
         self._decoder, self._cache, self._ctx = decoder, cache, ctx
-        self._model, self._limits, self._new_stream = model, limits, new_stream
+        self.model, self._limits, self._new_stream = model, limits, new_stream
         self._prefix_cache = prefix_cache
         self.pool = PagePool(cache.pages, prefix_cache=prefix_cache)
         self.stats = Stats()
@@ -102,7 +108,7 @@ class Engine:
             ContextLengthError: prompt and max_tokens do not fit the context.
             CapacityError: it could never fit the KV memory.
         """
-        total = self._check(request)
+        total = self.check(request)
         request_id = self._next_request
         self._next_request += 1
         params = request.params
@@ -121,7 +127,7 @@ class Engine:
                     tokens=list(request.prompt_token_ids),
                     prompt_length=len(request.prompt_token_ids),
                     max_total=total,
-                    stream=self._new_stream(),
+                    stream=(request.new_stream or self._new_stream)(),
                     stops=StopMatcher(tuple(params.stop)),
                     origins=request.origins,
                     constraint=None if request.constraint is None else request.constraint.fork(),
@@ -137,19 +143,24 @@ class Engine:
             self._waiting.extend(sequences)
         return request_id
 
-    def _check(self, request: Request) -> int:
-        prompt, params, context = request.prompt_token_ids, request.params, self._model.context_length
-        params.check_vocabulary(self._model.vocab_size)
+    def check(self, request: Request) -> int:
+        """The most tokens that prompt and output can come to. Reads only what never changes, so any thread may call it.
+
+        Raises:
+            as ``add`` does.
+        """
+        prompt, params, context = request.prompt_token_ids, request.params, self.model.context_length
+        params.check_vocabulary(self.model.vocab_size)
         if request.constraint is not None:
             self._check_constraint(request.constraint, params)
         if not prompt:
             raise InputError("has no tokens", field="prompt", remedy="Give at least one token.")
         for token in prompt:
-            if not 0 <= token < self._model.vocab_size:
+            if not 0 <= token < self.model.vocab_size:
                 raise InputError(
                     f"token id {token} is outside the vocabulary",
                     field="prompt",
-                    remedy=f"Ids go from 0 to {self._model.vocab_size - 1}.",
+                    remedy=f"Ids go from 0 to {self.model.vocab_size - 1}.",
                 )
         room = context - len(prompt)
         if room < 1:
@@ -177,9 +188,9 @@ class Engine:
             raise InputError(
                 "goes on where a constraint is to end", field="ignore_eos", remedy="Turn it off, or ask for plain text."
             )
-        if constraint.vocab_size != self._model.vocab_size:
+        if constraint.vocab_size != self.model.vocab_size:
             raise InputError(
-                f"decides about {constraint.vocab_size} ids, and the model has {self._model.vocab_size}",
+                f"decides about {constraint.vocab_size} ids, and the model has {self.model.vocab_size}",
                 field="constraint",
                 remedy="Compile it for this model.",
             )
@@ -193,6 +204,16 @@ class Engine:
     def busy(self) -> bool:
         """Whether anything waits or runs."""
         return bool(self._by_key)
+
+    @property
+    def running(self) -> int:
+        """Choices that hold pages."""
+        return len(self._running)
+
+    @property
+    def unfinished(self) -> int:
+        """Choices that wait or run."""
+        return len(self._by_key)
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
@@ -307,12 +328,17 @@ class Engine:
     def _append(self, sequence: Sequence, sampled: Sampled) -> Event:
         if sampled.token_id is None:
             return self._finish(sequence, "error", error=sampled.error)
-        token, params = sampled.token_id, sequence.params
+        if sampled.logprob is None:
+            return self._advance(sequence, sampled.token_id)
+        sequence.logprobs.append(sampled.logprob)
+        sequence.top_logprobs.append(sampled.top)
+        event = self._advance(sequence, sampled.token_id)
+        return replace(event, logprob=sampled.logprob, top_logprobs=sampled.top)
+
+    def _advance(self, sequence: Sequence, token: int) -> Event:
+        params = sequence.params
         sequence.tokens.append(token)
-        if sampled.logprob is not None:
-            sequence.logprobs.append(sampled.logprob)
-            sequence.top_logprobs.append(sampled.top)
-        ends = token in params.stop_token_ids or (token in self._model.eos_token_ids and not params.ignore_eos)
+        ends = token in params.stop_token_ids or (token in self.model.eos_token_ids and not params.ignore_eos)
         try:
             if ends:
                 return self._finish(sequence, "stop", token, token_id=token)

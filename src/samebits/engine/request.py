@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -33,12 +33,14 @@ class Request:
         prompt_token_ids: at least one id.
         params: sampling parameters, used as they are; ``params.n`` choices are generated.
         origins: where each parameter came from (engine/resolve.py), handed on to the completions.
+        new_stream: makes what turns ids into text, for each choice; None for the engine's own.
         constraint: what the output may be. Each choice works on a fork of it; this one is never changed.
     """
 
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
     origins: Mapping[str, str] = field(default_factory=dict)
+    new_stream: Callable[[], TextStream] | None = None
     constraint: Constraint | None = None
 
 
@@ -93,6 +95,8 @@ class Event:
         token_id: the new token; None when the choice ended without one (cancelled or failed).
         text: text that may be shown now.
         completion: set on the last event of the choice.
+        logprob: the token's log-probability; None when not asked for.
+        top_logprobs: the asked number of best ids beside it.
     """
 
     request_id: int
@@ -100,6 +104,8 @@ class Event:
     token_id: int | None
     text: str
     completion: Completion | None = None
+    logprob: float | None = None
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(eq=False)

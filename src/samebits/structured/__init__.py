@@ -2,11 +2,23 @@
 
 from samebits.structured.compiler import Grammar, GrammarCompiler
 from samebits.structured.grammar import GrammarConstraint, Vocabulary
-from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
+from samebits.structured.spec import (
+    Choice,
+    Frame,
+    Framed,
+    JsonObject,
+    JsonSchema,
+    Lark,
+    Regex,
+    StructuredSpec,
+    spec_digest,
+)
 from samebits.structured.validate import validate
 
 __all__ = [
     "Choice",
+    "Frame",
+    "Framed",
     "Grammar",
     "GrammarCompiler",
     "GrammarConstraint",

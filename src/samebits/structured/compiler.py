@@ -28,7 +28,7 @@ from samebits.structured.grammar import HEAD, LIMITS, GrammarConstraint, Vocabul
 from samebits.structured.normalise import normalise
 from samebits.structured.pattern import PatternError, to_engine
 from samebits.structured.references import refuse
-from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
+from samebits.structured.spec import Choice, Framed, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
 from samebits.structured.validate import validator_of
 
 GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
@@ -53,7 +53,7 @@ class Grammar:
         unenforced: parts of a schema with ``strict=False`` that only validation will check, with their places.
     """
 
-    spec: StructuredSpec
+    spec: StructuredSpec | Framed
     digest: str
     unenforced: tuple[str, ...]
     _template: GrammarConstraint = field(repr=False, compare=False)
@@ -77,7 +77,7 @@ class GrammarCompiler:
         self._known: OrderedDict[str, Grammar] = OrderedDict()
         self._lock = threading.Lock()
 
-    def compile(self, spec: StructuredSpec) -> Grammar:
+    def compile(self, spec: StructuredSpec | Framed) -> Grammar:
         """The grammar of a specification. Takes from under a millisecond to some seconds; never call it in a step.
 
         Raises:
@@ -95,7 +95,7 @@ class GrammarCompiler:
                 self._known.popitem(last=False)
         return grammar
 
-    def _compile(self, spec: StructuredSpec, key: str) -> Grammar:
+    def _compile(self, spec: StructuredSpec | Framed, key: str) -> Grammar:
         unenforced: tuple[str, ...] = ()
         match spec:
             case JsonObject():
@@ -110,6 +110,10 @@ class GrammarCompiler:
             case Lark():
                 _check_lark(spec.grammar)
                 template = self._from_lark("grammar", spec.grammar)
+            case Framed():
+                parts = [self._from_schema(frame.schema)[1] for frame in spec.frames]  # each is refused by its own name
+                unenforced = tuple(place for part in parts for place in part)
+                template = self._from_lark("tools", _framed_lark(spec))
         digest = digest_json({"spec": key, "options": GRAMMAR_OPTIONS, "library": llguidance.get_version()})
         return Grammar(spec, digest, unenforced, template)
 
@@ -129,9 +133,7 @@ class GrammarCompiler:
         raise InputError(f"cannot be enforced: {fault}", field="json_schema", remedy="Give a simpler schema.")
 
     def _try_schema(self, schema: dict[str, Any], strict: bool) -> tuple[GrammarConstraint | None, str]:
-        options = GRAMMAR_OPTIONS | {"coerce_one_of": not strict}
-        text = json.dumps({"x-guidance": options} | schema, ensure_ascii=False)
-        return self._try(f"start: %json {text}")
+        return self._try(f"start: {_json_lark(schema, strict)}")
 
     def _from_lark(self, field: str, text: str) -> GrammarConstraint:
         template, fault = self._try(text)
@@ -150,6 +152,26 @@ class GrammarCompiler:
         except ConstraintError as error:
             return None, str(error)
         return (template, "") if some else (None, "no text in this model's tokens satisfies it")
+
+
+def _json_lark(schema: dict[str, Any], strict: bool) -> str:
+    options = GRAMMAR_OPTIONS | {"coerce_one_of": not strict}
+    return f"%json {json.dumps({'x-guidance': options} | schema, ensure_ascii=False)}"
+
+
+def _framed_lark(spec: Framed) -> str:
+    """Each schema is a rule of its own: ``%json`` stands for a whole rule."""
+    rest = "" if spec.separator is None else f" ({json.dumps(spec.separator)} frame)*"
+    lines = [
+        f"start: begin frame{rest} {json.dumps(spec.end)}",
+        f"begin: {' | '.join(json.dumps(text) for text in spec.begins)}",
+        f"frame: {' | '.join(f'frame_{i}' for i in range(len(spec.frames)))}",
+    ]
+    for i, frame in enumerate(spec.frames):
+        schema = normalise(frame.schema.document, strict=frame.schema.strict).schema
+        lines.append(f"frame_{i}: {json.dumps(frame.before)} value_{i} {json.dumps(frame.after)}")
+        lines.append(f"value_{i}: {_json_lark(schema, frame.schema.strict)}")
+    return "\n".join(lines)
 
 
 def _engine_pattern(pattern: str) -> str:

@@ -117,10 +117,37 @@ class Choice:
             raise InputError("is too long", field="choice", remedy=f"Give at most {MAX_TEXT} characters in all.")
 
 
+@dataclass(frozen=True)
+class Frame:
+    """A JSON value between two texts."""
+
+    before: str
+    schema: JsonSchema
+    after: str
+
+
+@dataclass(frozen=True)
+class Framed:
+    """JSON values in frames, such as the tool calls of a model. Whoever asks for frames reads them too: ``validate``
+    does not take it.
+
+    Attributes:
+        begins: texts of which one stands first; the empty text may be one.
+        frames: of which each place takes one.
+        separator: the text between one and the next; None: there is one alone.
+        end: the text that stands last.
+    """
+
+    begins: tuple[str, ...]
+    frames: tuple[Frame, ...]
+    separator: str | None
+    end: str
+
+
 StructuredSpec = JsonObject | JsonSchema | Regex | Lark | Choice
 
 
-def spec_digest(spec: StructuredSpec) -> str:
+def spec_digest(spec: StructuredSpec | Framed) -> str:
     """A digest of the content; the order of a schema's properties counts."""
     match spec:
         case JsonObject():
@@ -133,6 +160,8 @@ def spec_digest(spec: StructuredSpec) -> str:
             content = grammar
         case Choice(options):
             content = list(options)
+        case Framed(begins, frames, separator, end):
+            content = [begins, [[f.before, f.schema.text, f.schema.strict, f.after] for f in frames], separator, end]
     return digest_json({"kind": type(spec).__name__, "content": content})
 
 

@@ -1,0 +1,93 @@
+"""What the requests of several routes have in common. An unknown field is refused; null means the default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import Discriminator, Field, Tag
+
+from samebits.api.config import Level
+from samebits.api.schema_format import ResponseFormat, StructuredOutputs
+from samebits.api.schema_strict import Strict
+from samebits.engine.params import MAX_CHOICES, MAX_STOPS, SEED_MAX, SEED_MIN
+
+# A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
+NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
+MOST_PROMPTS: Final = 2048
+
+
+def _text_or_list(value: object) -> str:
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+def _prompt_kind(value: object) -> str:
+    if not isinstance(value, list):
+        return "<text>"
+    if value and isinstance(value[0], str):
+        return "<texts>"
+    return "<lists>" if value and isinstance(value[0], list) else "<ids>"
+
+
+# Which member of a union is meant is decided by the value's kind, so that an error speaks of that member alone.
+Stop = Annotated[str, Field(min_length=1)]
+Stops = Annotated[
+    Annotated[Stop, Tag("<text>")] | Annotated[list[Stop], Tag("<list>"), Field(max_length=MAX_STOPS)],
+    Discriminator(_text_or_list),
+]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Ids = Annotated[list[TokenId], Field(min_length=1)]
+Prompt = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)]
+    | Annotated[Ids, Tag("<ids>")]
+    | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Discriminator(_prompt_kind),
+]
+Biases = dict[Annotated[str, Field(pattern="^[0-9]{1,10}$")], Annotated[float, Field(ge=-100, le=100)]]
+
+
+class StreamOptions(Strict):
+    """What a stream tells besides the answer."""
+
+    include_usage: bool | None = Field(None, description="Send one more chunk, with the usage and no choices.")
+    include_obfuscation: bool | None = Field(None, description="Accepted; nothing is ever padded here.")
+
+
+class Sampling(Strict):
+    """Fields that every generating route has."""
+
+    model: str = Field(description="A name from /v1/models.")
+    temperature: float | None = Field(None, ge=0, le=2, description="0 is greedy.")
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=0, lt=2**31, description="0 keeps all ids.")
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: Biases | None = Field(None, description="Token id, as a string, to addend.")
+    seed: int | None = Field(
+        None,
+        ge=SEED_MIN,
+        le=SEED_MAX,
+        description="64-bit signed; 0 and -1 are seeds like any other. Absent or null: one is drawn and reported.",
+    )
+    n: int | None = Field(None, ge=1, le=MAX_CHOICES)
+    stop: Stops | None = None
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+    use_beam_search: bool | None = Field(None, description="Search with best_of beams instead of sampling.")
+    best_of: int | None = Field(None, ge=1, le=16, description="Beams, at least n; default n. Needs use_beam_search.")
+    length_penalty: float | None = Field(
+        None, ge=-2, le=2, description="Scores are sums of log-probabilities by length to this power; default 1."
+    )
+    response_format: ResponseFormat | None = Field(None, description="What the text is to be.")
+    structured_outputs: StructuredOutputs | None = Field(None, description="The same, for other forms than JSON.")
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    determinism: Level | None = Field(None, description="The level that must be promised.")
+    return_token_ids: bool | None = Field(None, description="Add prompt_token_ids, and token_ids of each choice.")
+    # Without effect on the answer, and accepted for that reason:
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
