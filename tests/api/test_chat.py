@@ -101,7 +101,7 @@ def test_bytes_of_tokens_add_up_to_the_text(api: Live, script: Any) -> None:
         ({"logprobs": False, "top_logprobs": 5}, "top_logprobs", "invalid_value"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),
         ({"max_tokens": 50, "max_completion_tokens": 5}, "max_completion_tokens", "invalid_value"),
-        ({"response_format": {"type": "no_such_format"}}, "response_format", "unknown_parameter"),
+        ({"response_format": {"type": "no_such_format"}}, "response_format.type", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": "Hi"}, "messages", "invalid_value"),
         ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),

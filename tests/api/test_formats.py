@@ -150,6 +150,12 @@ def test_deep_schemas(api: Live) -> None:
     for _ in range(400):
         deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
     error = api.refused(CHAT, messages=[USER], response_format=schema_format(deep))
+    assert "levels" in error["message"]
+    deep = {"type": "string"}
+    for _ in range(55):  # as a body it is within the bounds
+        deep = {"type": "object", "properties": {"a": deep}, "required": ["a"], "additionalProperties": False}
+    error = api.refused(CHAT, messages=[USER], response_format=schema_format(deep))
+    assert error["param"] == "response_format.json_schema.schema"
     assert "100 levels" in error["message"]
     nested = '{"type":"object","properties":{"a":' * 2000 + '{"type":"string"}' + "}}" * 2000
     body = f'{{"model":"{NAME}","messages":[{json.dumps(USER)}],"response_format":' + (
