@@ -47,11 +47,12 @@ def test_counts(fresh: Live) -> None:
 
 
 def test_what_is_under_way(fresh: Live) -> None:
-    body = {"model": NAME, "prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": True}
+    # 32 choices, so that there is work left for seconds when the counts are read.
+    body = {"model": NAME, "prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": True, "n": 32}
     with fresh.http.stream("POST", "/v1/completions", json=body) as response:
         next(response.iter_lines())
         found = values(fresh)
-        assert found['samebits_choices{model="small",state="running"}'] == 1
+        assert found['samebits_choices{model="small",state="running"}'] >= 1
         assert found['samebits_kv_pages{model="small",state="held"}'] > 0
 
 
