@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -63,6 +65,7 @@ class StubEngine:
 
 class StubLLM(LLM):
     def __init__(self) -> None:
+        self._lock, self._process = threading.Lock(), os.getpid()
         self.tokenizer: Any = StubTokenizer()
         self.engine: Any = StubEngine()
         self.config: Any = SimpleNamespace(vocab_size=256, context_length=8)

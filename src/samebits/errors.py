@@ -17,6 +17,21 @@ A broken invariant of samebits itself is an ``AssertionError``: a bug of ours, n
 
 from __future__ import annotations
 
+from typing import Final
+
+_MOST_SHOWN: Final = 80  # characters of a value in a message
+
+
+def shown(value: object) -> str:
+    """A wrong value as a message shows it: its ``repr``, cut where it is long, or its kind where it has none."""
+    if isinstance(value, int) and value.bit_length() > 256:  # Python refuses to write very long ones
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except Exception:  # any code may stand behind it, or a very long integer inside
+        return f"a value of the type {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+
 
 class SamebitsError(Exception):
     """Root of all deliberate errors."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import os
+import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
@@ -29,7 +32,7 @@ from samebits.engine import (
     resolve,
     run_searches,
 )
-from samebits.errors import InputError, OutputInvalid
+from samebits.errors import EngineFailedError, InputError, OutputInvalid, shown
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
 from samebits.models.decoder import Decoder
@@ -47,6 +50,9 @@ class LLM:
     """A model in memory with an engine around it.
 
     Threads, instruction set, batch, chunk, page size, KV memory and prefix cache change speed and memory, never a bit.
+
+    One call of ``generate``, ``beam_search`` or ``logits`` at a time: a second one, of another thread or of a callback,
+    is refused, as it is while the engine has requests of others.
 
     Args:
         model: a GGUF file, a Hugging Face folder, or ``smollm2``.
@@ -84,7 +90,7 @@ class LLM:
         profiles = (*PROFILES, "vendor")
         if profile not in profiles:
             raise InputError(
-                f"{profile!r} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
+                f"{shown(profile)} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
             )
         self._limits = limits = Limits(
             max_batch=_positive("max_batch", max_batch, 4096),
@@ -93,7 +99,10 @@ class LLM:
         )
         if page_size & (page_size - 1):
             raise InputError(f"{page_size} is not a power of two", field="page_size", remedy="Use 1, 2, 4 … 256.")
+        if not isinstance(prefix_cache, bool):
+            raise InputError(f"{shown(prefix_cache)} is not a bool", field="prefix_cache", remedy="Give True or False.")
         self.profile = profile
+        self._lock, self._process = threading.Lock(), os.getpid()
         self._ctx = kernels.Context(threads, isa)
         self._source = load_source(model)
         self.tokenizer = self._source.tokenizer
@@ -154,11 +163,24 @@ class LLM:
 
         Raises:
             InputError: a prompt, parameter or structure is wrong, or another request runs; nothing was generated.
+            EngineFailedError: the model is closed, or belongs to the process that this one was forked from.
         """
+        if on_event is not None and not callable(on_event):
+            raise InputError(f"{shown(on_event)} cannot be called", field="on_event", remedy="Give a function.")
+        with self._alone("generate"):
+            return self._generate(prompts, params, date, structured, on_event)
+
+    def _generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None,
+        date: datetime.date,
+        structured: StructuredSpec | Sequence[StructuredSpec | None] | None,
+        on_event: Callable[[int, Event], None] | None,
+    ) -> list[Completion]:
         many = split_prompts(prompts)
         each = [self.resolve(p.explicit) for p in _split_params(params, len(many))]
         specs = _split_structured(structured, len(many))
-        self._check_idle()
         requests = [
             Request(
                 tuple(self.encode_prompt(prompt, date=date)),
@@ -211,15 +233,15 @@ class LLM:
         Raises:
             InputError: a prompt or parameter is wrong, or another request runs; nothing was computed.
             CapacityError: one beam could never fit the KV memory.
+            EngineFailedError: as for ``generate``.
         """
         params = BeamParams(width=width, n=n, max_tokens=max_tokens, length_penalty=length_penalty)
-        self._check_idle()
-        many = split_prompts(prompts)
-        searches = [
-            BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params, self.tokenizer.decode)
-            for prompt in many
-        ]
-        run_searches(self.engine, searches)
+        with self._alone("beam_search"):
+            searches = [
+                BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params, self.tokenizer.decode)
+                for prompt in split_prompts(prompts)
+            ]
+            run_searches(self.engine, searches)
         return [completion for search in searches for completion in search.completions()]
 
     def resolve(self, explicit: Mapping[str, Any]) -> Effective:
@@ -238,11 +260,33 @@ class LLM:
         """Compiles structures for this model. To drive the engine yourself, give a request its grammar's constraint."""
         return GrammarCompiler(Vocabulary.of(self.tokenizer, self.config.vocab_size, self._eos_ids))
 
-    def _check_idle(self) -> None:
-        if self.engine.busy:  # events of its requests would be taken for ours
-            raise InputError(
-                "another request runs", field="generate", remedy="Wait for its end, or drive the engine yourself."
-            )
+    @contextmanager
+    def _alone(self, call: str, *, idle: bool = True) -> Iterator[None]:
+        """Holds the model for one call, which it does not wait for.
+
+        Args:
+            call: its name, for messages.
+            idle: the engine must have no requests: their events would be taken for those of the call.
+        """
+        self._check_usable()
+        if not self._lock.acquire(blocking=False):
+            raise _another_runs(call)
+        try:
+            self._check_usable()  # it may have been closed since
+            if idle and self.engine.busy:
+                raise _another_runs(call)
+            yield
+        finally:
+            self._lock.release()
+
+    def _check_open(self) -> None:
+        if "engine" not in self.__dict__:
+            raise EngineFailedError("the model is closed; load it again")
+
+    def _check_usable(self) -> None:
+        self._check_open()
+        if os.getpid() != self._process:  # threads do not survive a fork
+            raise EngineFailedError("the model was loaded before this process was forked; load it in this one")
 
     def encode_prompt(
         self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE, tools: Sequence[Mapping[str, Any]] = ()
@@ -255,6 +299,8 @@ class LLM:
         Raises:
             InputError: malformed, or no tokens result.
         """
+        if not isinstance(date, datetime.date):
+            raise InputError(f"{shown(date)} is not a date", field="date", remedy="Give a datetime.date.")
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt)
         elif is_ids(prompt):
@@ -274,12 +320,18 @@ class LLM:
         """Logits (T, V) float32 after each of T token ids, computed in one pass outside the engine.
 
         Raises:
-            InputError: no ids, ids outside the vocabulary, or more than the context holds.
+            InputError: no ids, ids outside the vocabulary, or more than the context holds; or another request runs.
+            EngineFailedError: as for ``generate``.
         """
-        ids = self.encode_prompt(list(token_ids))
+        if not is_ids(token_ids):
+            raise InputError(f"{shown(token_ids)} are not ids", field="token_ids", remedy="Give a list of token ids.")
+        with self._alone("logits", idle=False):  # it has pages of its own
+            return self._logits(self.encode_prompt(token_ids))
+
+    def _logits(self, ids: list[int]) -> npt.NDArray[np.float32]:
         if min(ids) < 0 or max(ids) >= self.config.vocab_size or len(ids) > self.config.context_length:
             raise InputError(
-                f"{len(ids)} ids from {min(ids)} to {max(ids)} do not fit",
+                f"{len(ids)} ids from {shown(min(ids))} to {shown(max(ids))} do not fit",
                 field="token_ids",
                 remedy=f"Ids go to {self.config.vocab_size - 1}, at most {self.config.context_length} of them.",
             )
@@ -298,6 +350,7 @@ class LLM:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of everything that can move a bit (docs/numerics.md 7). For the vendor profile it promises nothing."""
+        self._check_open()
         scaling = self.config.rope_scaling
         return digest_json(
             {
@@ -317,6 +370,7 @@ class LLM:
     @property
     def weights_nbytes(self) -> int:
         """Bytes of the packed matrices."""
+        self._check_open()
         return self._decoder.nbytes
 
     def __enter__(self) -> Self:
@@ -328,9 +382,24 @@ class LLM:
         self.close()
 
     def close(self) -> None:
-        """Frees weights, cache and threads; the object cannot be used afterwards. Closing again does nothing."""
-        for name in ("engine", "_decoder", "_source", "_ctx"):
-            self.__dict__.pop(name, None)
+        """Frees weights, cache and threads; the object cannot be used afterwards. Closing again does nothing.
+
+        Raises:
+            InputError: a call runs, in another thread or around this one; nothing was freed.
+        """
+        forked = os.getpid() != self._process  # then the lock is a copy, and who held it is not here
+        if not forked and not self._lock.acquire(blocking=False):
+            raise _another_runs("close")
+        try:
+            for name in ("engine", "_decoder", "_source", "_ctx"):
+                self.__dict__.pop(name, None)
+        finally:
+            if not forked:
+                self._lock.release()
+
+
+def _another_runs(call: str) -> InputError:
+    return InputError("another request runs", field=call, remedy="Wait for its end, or drive the engine yourself.")
 
 
 def is_prompt(value: object) -> TypeGuard[Prompt]:
@@ -364,12 +433,12 @@ def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
     if is_prompt(prompts):
         return [prompts]
-    if not isinstance(prompts, list | tuple | np.ndarray):
+    if not isinstance(prompts, list | tuple | np.ndarray) or (isinstance(prompts, np.ndarray) and prompts.ndim == 0):
         raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
     each: list[Prompt] = []
     for i, prompt in enumerate(prompts):
         if not is_prompt(prompt):
-            raise InputError(f"{prompt!r:.80} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
+            raise InputError(f"{shown(prompt)} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
         each.append(prompt)
     return each
 
@@ -422,6 +491,6 @@ def _judged(event: Event, spec: StructuredSpec | None) -> Event:
 def _positive(name: str, value: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
         raise InputError(
-            f"{value!r} is not an integer in range", field=name, remedy=f"Give an integer from 1 to {most}."
+            f"{shown(value)} is not an integer in range", field=name, remedy=f"Give an integer from 1 to {most}."
         )
     return value

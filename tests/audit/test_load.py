@@ -67,7 +67,7 @@ def log_of(plan: list[Arrivals], length: Callable[[int], int]) -> list[tuple[int
 
 
 def test_what_arrives_does_not_depend_on_the_answers() -> None:
-    plan = plan_load(30, 20, 1000)
+    plan = plan_load(30, 20, 1000, 4096)
     planned = [(i, r) for i, a in enumerate(plan) for r in (*a.others, *[ASKED] * a.asked)]
     assert Counter(r is ASKED for _, r in planned)[True] == 30
     for name, length in LENGTHS.items():
@@ -99,7 +99,7 @@ def test_the_number_of_others_is_the_wanted_one_in_every_step() -> None:
     assert set(wanted) == {0, 1, 2, 4, 8, MOST_OTHERS}
     ends: list[int] = []
     reached = 0
-    for now, arrivals in enumerate(plan_load(100, 48, 1000)):
+    for now, arrivals in enumerate(plan_load(100, 48, 1000, 4096)):
         ends = [end for end in ends if end > now]
         if arrivals.others:
             ends += [now + (r.params.max_tokens or 0) for r in arrivals.others]
@@ -110,7 +110,7 @@ def test_the_number_of_others_is_the_wanted_one_in_every_step() -> None:
 
 
 def test_runs_overlap_and_more_of_them_keep_the_beginning() -> None:
-    short, long = plan_load(30, 20, 1000), plan_load(60, 20, 1000)
+    short, long = plan_load(30, 20, 1000, 4096), plan_load(60, 20, 1000, 4096)
     last = max(i for i, arrivals in enumerate(short) if arrivals.asked)
     assert short[:last] == long[:last]
     alive = [sum(a.asked for a in long[max(0, i - 19) : i + 1]) for i in range(len(long))]
@@ -122,4 +122,17 @@ def test_a_failed_request_ends_the_measurement() -> None:
     failed = Completion(0, "", (), None, None, "error", None, None, 0, ASKED.params, {}, SamebitsError("broken"))
     engine.completion = lambda: failed
     with pytest.raises(SamebitsError, match="broken"):
-        drive(engine, ASKED, plan_load(3, 5, 100), lambda: None)
+        drive(engine, ASKED, plan_load(3, 5, 100, 4096), lambda: None)
+
+
+@pytest.mark.parametrize("context", [2, 30, 100, 143, 144, 4096])
+def test_others_fit_the_context(context: int) -> None:
+    others = [r for arrivals in plan_load(100, 1, 1000, context) for r in arrivals.others]
+    lengths = [len(r.prompt_token_ids) + (r.params.max_tokens or 0) for r in others]
+    assert len(lengths) > 50
+    assert max(lengths) <= context
+    if context < 144:
+        unlimited = [r for arrivals in plan_load(100, 1, 1000, 4096) for r in arrivals.others]
+        assert any(len(r.prompt_token_ids) + (r.params.max_tokens or 0) > context for r in unlimited), "no control"
+    else:
+        assert max(lengths) > 120, "the limit took more than it had to"

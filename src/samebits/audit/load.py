@@ -10,6 +10,7 @@ from samebits.engine import Request, SamplingParams
 
 SEED = 20260101
 MOST_OTHERS = 16
+MOST_PROMPT, MOST_OUTPUT = 96, 48  # tokens of another request, where the model's context has room for them
 MOST_ASKED = 8  # runs of the measured prompt that overlap
 
 
@@ -34,7 +35,7 @@ def others_wanted(rng: random.Random) -> Iterator[int]:
             yield wanted
 
 
-def plan_load(runs: int, max_tokens: int, vocabulary: int) -> list[Arrivals]:
+def plan_load(runs: int, max_tokens: int, vocabulary: int, context: int) -> list[Arrivals]:
     """The arrivals of ``runs`` runs of a prompt among random, changing other requests.
 
     Planned by the most steps that a request can take when nothing waits, one for each of its tokens. A run that ends
@@ -44,6 +45,7 @@ def plan_load(runs: int, max_tokens: int, vocabulary: int) -> list[Arrivals]:
         runs: of the measured prompt.
         max_tokens: of each run.
         vocabulary: prompts of others are random ids below it.
+        context: most tokens of prompt and output together that the model takes; others keep below it.
     """
     wanted = others_wanted(random.Random(SEED))
     content, moments = random.Random(SEED + 1), random.Random(SEED + 2)
@@ -55,7 +57,7 @@ def plan_load(runs: int, max_tokens: int, vocabulary: int) -> list[Arrivals]:
         now = len(plan)
         asked_ends = [end for end in asked_ends if end > now]
         other_ends = [end for end in other_ends if end > now]
-        others = [_random_request(content, vocabulary) for _ in range(next(wanted) - len(other_ends))]
+        others = [_random_request(content, vocabulary, context) for _ in range(next(wanted) - len(other_ends))]
         other_ends += [now + (request.params.max_tokens or 0) for request in others]
         asked = 0
         while started < runs and len(asked_ends) < MOST_ASKED and (not asked_ends or moments.random() < 0.25):
@@ -66,6 +68,8 @@ def plan_load(runs: int, max_tokens: int, vocabulary: int) -> list[Arrivals]:
     return plan
 
 
-def _random_request(rng: random.Random, vocabulary: int) -> Request:
-    prompt = tuple(rng.randrange(vocabulary) for _ in range(rng.randint(1, 96)))
-    return Request(prompt, SamplingParams(max_tokens=rng.randint(1, 48), ignore_eos=True))
+def _random_request(rng: random.Random, vocabulary: int, context: int) -> Request:
+    longest = min(MOST_PROMPT, context - 1)
+    prompt = tuple(rng.randrange(vocabulary) for _ in range(rng.randint(1, longest)))
+    room = min(MOST_OUTPUT, context - len(prompt))
+    return Request(prompt, SamplingParams(max_tokens=rng.randint(1, room), ignore_eos=True))

@@ -75,13 +75,16 @@ def measure_mode(
     """Runs the prompt ``runs`` times in one mode.
 
     Raises:
+        InputError: the model or a parameter is wrong, or the prompt and max_tokens do not fit the model's context.
         MeasurementError: the load never changed the batch, so nothing was shown.
     """
     with LLM(model, profile, threads=threads, max_batch=MAX_BATCH) as llm:
         messages = [{"role": "user", "content": prompt}]
         ids = tuple(llm.encode_prompt(messages))
         asked = Request(ids, SamplingParams(max_tokens=max_tokens, temperature=0, logprobs=0))
-        seen = drive(llm.engine, asked, plan_load(runs, max_tokens, llm.config.vocab_size), advance)
+        llm.engine.check(asked)  # what cannot run is refused before anything has
+        plan = plan_load(runs, max_tokens, llm.config.vocab_size, llm.config.context_length)
+        seen = drive(llm.engine, asked, plan, advance)
     if len(seen.batches) < 2:
         raise MeasurementError(f"not exercised: every step had {sorted(seen.batches)} sequences; run more completions")
     return _row(profile, seen, baseline)

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
-from samebits.errors import InputError
+import numpy as np
+
+from samebits.errors import InputError, shown
 
 SEED_MIN, SEED_MAX = -(2**63), 2**63 - 1
 MAX_STOPS = 16
@@ -17,17 +19,24 @@ MAX_CHOICES = 128
 
 def check_number(name: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == math.inf:
-        raise InputError(f"{value!r} is not a finite number", field=name, remedy=f"Give {low} to {high}.")
+        raise InputError(f"{shown(value)} is not a finite number", field=name, remedy=f"Give {low} to {high}.")
     if not (low < value if above else low <= value) or value > high:
         bound = "above" if above else "from"
-        raise InputError(f"{value!r} is out of range", field=name, remedy=f"Give a number {bound} {low} to {high}.")
+        raise InputError(
+            f"{shown(value)} is out of range", field=name, remedy=f"Give a number {bound} {low} to {high}."
+        )
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InputError(
-            f"{value!r} is not an integer in range", field=name, remedy=f"Give an integer from {low} to {high}."
+            f"{shown(value)} is not an integer in range", field=name, remedy=f"Give an integer from {low} to {high}."
         )
+
+
+def _plain(value: Any) -> Any:
+    """A scalar of numpy as the Python number of the same value; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,8 @@ class SamplingParams:
             are those of the model: before penalties, bias, temperature and truncation.
         given: names of the parameters that were passed, also those passed with their default.
 
+    Scalars of numpy are taken as the Python numbers of the same value.
+
     Raises:
         InputError: an unknown name, a value of the wrong type or out of range.
     """
@@ -78,7 +89,11 @@ class SamplingParams:
     logprobs: int | None = None
     given: frozenset[str] = field(init=False, repr=False)
 
-    def __new__(cls, **values: Any) -> Self:
+    def __new__(cls, *unnamed: Any, **values: Any) -> Self:
+        if unnamed:
+            raise InputError(
+                f"{shown(unnamed[0])} has no name", field="params", remedy="Name it, as in SamplingParams(seed=1)."
+            )
         for name in values:
             if name not in PARAMETERS:
                 raise InputError(
@@ -89,6 +104,8 @@ class SamplingParams:
         return self
 
     def __post_init__(self) -> None:
+        for name in PARAMETERS:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
         if self.max_tokens is not None:
             check_integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
         check_number("temperature", self.temperature, 0, 2)
@@ -102,7 +119,9 @@ class SamplingParams:
             check_integer("seed", self.seed, SEED_MIN, SEED_MAX)
         check_integer("n", self.n, 1, MAX_CHOICES)
         if not isinstance(self.ignore_eos, bool):
-            raise InputError(f"{self.ignore_eos!r} is not a bool", field="ignore_eos", remedy="Give true or false.")
+            raise InputError(
+                f"{shown(self.ignore_eos)} is not a bool", field="ignore_eos", remedy="Give true or false."
+            )
         if self.logprobs is not None:
             check_integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
         self._check_stops()
@@ -119,19 +138,21 @@ class SamplingParams:
         object.__setattr__(self, "stop", tuple(stops))
         if not isinstance(self.stop_token_ids, list | tuple):
             raise InputError("not a list", field="stop_token_ids", remedy="Give a list of token ids.")
-        for token in self.stop_token_ids:
+        ids = tuple(map(_plain, self.stop_token_ids))
+        for token in ids:
             check_integer("stop_token_ids", token, 0, 2**31 - 1)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop_token_ids", ids)
 
     def _check_bias(self) -> None:
         if self.logit_bias is None:
             return
         if not isinstance(self.logit_bias, Mapping):
             raise InputError("not a mapping", field="logit_bias", remedy="Map token ids to numbers.")
-        for token, bias in self.logit_bias.items():
+        biases = {_plain(token): _plain(bias) for token, bias in self.logit_bias.items()}
+        for token, bias in biases.items():
             check_integer("logit_bias", token, 0, 2**31 - 1)
             check_number(f"logit_bias[{token}]", bias, -100, 100)
-        object.__setattr__(self, "logit_bias", dict(sorted(self.logit_bias.items())))
+        object.__setattr__(self, "logit_bias", dict(sorted(biases.items())))
 
     @property
     def explicit(self) -> dict[str, Any]:
@@ -152,6 +173,10 @@ class SamplingParams:
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:
         """From named values, refusing unknown names (InputError)."""
+        if not isinstance(values, Mapping):
+            raise InputError(
+                f"{shown(values)} is not a mapping", field="params", remedy="Map names of parameters to values."
+            )
         return cls(**{str(name): value for name, value in values.items()})
 
 

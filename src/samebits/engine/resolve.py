@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.engine.params import PARAMETERS, SamplingParams
-from samebits.errors import InputError
+from samebits.errors import InputError, shown
 from samebits.models.generation_defaults import Default
 
 REQUEST: Final = "request"
@@ -68,7 +68,7 @@ def _check(name: str, default: Default) -> None:
         SamplingParams.from_mapping({name: default.value})
     except InputError as error:
         raise InputError(
-            f"the model's default {default.value!r} ({default.origin}) cannot be used",
+            f"the model's default {shown(default.value)} ({default.origin}) cannot be used",
             field=name,
             remedy=f"Give a value of your own, or correct the model's file. {error.remedy}",
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from samebits import _core
-from samebits.errors import InputError
+from samebits.errors import InputError, shown
 
 MAX_THREADS = 1024
 
@@ -43,7 +43,7 @@ class Context(_core.Context):
             threads = usable_cpus()
         if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
             raise InputError(
-                f"{threads!r} is not a number of threads",
+                f"{shown(threads)} is not a number of threads",
                 field="threads",
                 remedy=f"Give an integer from 1 to {MAX_THREADS}, or none for one per CPU.",
             )
@@ -51,5 +51,7 @@ class Context(_core.Context):
         if isa is None:
             isa = isas[-1]
         if isa not in isas:
-            raise InputError(f"{isa!r} is not available here", field="isa", remedy=f"Choose one of: {', '.join(isas)}.")
+            raise InputError(
+                f"{shown(isa)} is not available here", field="isa", remedy=f"Choose one of: {', '.join(isas)}."
+            )
         super().__init__(threads, isa)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 from samebits.models.fields import Fields
 
 ARCHITECTURES = ("LlamaForCausalLM", "MistralForCausalLM")
@@ -195,7 +195,7 @@ def _hf_scaling(rope: Fields) -> RopeScaling | None:
     if kind == "linear":
         return RopeScaling("linear", factor=rope.number("factor"))
     if kind != "llama3":
-        rope.fail("rope_type", f"is {kind!r}; none, linear and llama3 are supported")
+        rope.fail("rope_type", f"is {shown(kind)}; none, linear and llama3 are supported")
     return RopeScaling(
         "llama3",
         factor=rope.number("factor"),
@@ -210,7 +210,7 @@ def _gguf_scaling(fields: Fields, factors: tuple[float, ...] | None) -> RopeScal
     old_factor = fields.number("rope.scale_linear", default=1.0)  # how files said it before rope.scaling.*
     factor = fields.number("rope.scaling.factor", default=old_factor)
     if kind not in ("none", "linear"):
-        fields.fail("rope.scaling.type", f"is {kind!r}; none, linear and a rope_freqs tensor are supported")
+        fields.fail("rope.scaling.type", f"is {shown(kind)}; none, linear and a rope_freqs tensor are supported")
     scaled = kind == "linear" or old_factor != 1.0
     if factors is None:
         return RopeScaling("linear", factor=factor) if scaled else None

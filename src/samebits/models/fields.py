@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 
 _GREATEST_SIZE: Final = 2**31 - 1  # ids and positions are int32
 
@@ -38,7 +38,7 @@ class Fields:
         """An integer in 1 … 2³¹ − 1."""
         value = self._get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _GREATEST_SIZE:
-            self.fail(key, f"is {value!r}, not a positive integer")
+            self.fail(key, f"is {shown(value)}, not a positive integer")
         return value
 
     def optional_positive(self, key: str, *, default: int | None) -> int | None:
@@ -49,22 +49,23 @@ class Fields:
     def number(self, key: str, *, default: float | _Required = _REQUIRED) -> float:
         """A finite number."""
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            self.fail(key, f"is {value!r}, not a finite number")
-        return float(value)
+        number = finite(value)
+        if number is None:
+            self.fail(key, f"is {shown(value)}, not a finite number")
+        return number
 
     def boolean(self, key: str, *, default: bool) -> bool:
         """True or false."""
         value = self._get(key, default)
         if not isinstance(value, bool):
-            self.fail(key, f"is {value!r}, not true or false")
+            self.fail(key, f"is {shown(value)}, not true or false")
         return value
 
     def refuse_unless(self, key: str, supported: Sequence[object], *, default: object) -> None:
         """Raise unless the value is one that is implemented."""
         value = self._get(key, default)
         if not isinstance(value, bool | int | float | str | None) or value not in supported:
-            self.fail(key, f"is {value!r}, which is not supported; supported: {supported[0]!r}")
+            self.fail(key, f"is {shown(value)}, which is not supported; supported: {supported[0]!r}")
 
     def fail(self, key: str, message: str) -> NoReturn:
         raise ModelError(
@@ -78,6 +79,17 @@ class Fields:
         if value is _REQUIRED:
             self.fail(key, "is missing")
         return value
+
+
+def finite(value: object) -> float | None:
+    """A number as a double; None where it is no number, or none that a double holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond the doubles, which JSON may hold
+        return None
+    return number if math.isfinite(number) else None
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

@@ -6,14 +6,13 @@ effect here are listed, and the digest is part of the fingerprint (docs/numerics
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from samebits.errors import InputError, ModelError
-from samebits.models.fields import read_json_object
+from samebits.errors import InputError, ModelError, shown
+from samebits.models.fields import finite, read_json_object
 from samebits.numerics import digest_json
 
 FILE_NAME: Final = "generation_config.json"
@@ -135,7 +134,9 @@ def read_generation_defaults(folder: Path) -> GenerationDefaults:
     values = _defaults(given, _PARAMETERS, FILE_NAME, "", str(path))
     sampled = given.get("do_sample")
     if not isinstance(sampled, bool | None):
-        raise ModelError(f"do_sample is {sampled!r}, not true or false", field=str(path), remedy="Correct the file")
+        raise ModelError(
+            f"do_sample is {shown(sampled)}, not true or false", field=str(path), remedy="Correct the file"
+        )
     if sampled is False or (sampled and "temperature" not in values):
         values["temperature"] = Default(float(sampled), f"{FILE_NAME}: do_sample")
     return GenerationDefaults(
@@ -171,7 +172,7 @@ def token_ids(value: Any, key: str, path: Path) -> tuple[int, ...]:
     """
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids):
-        raise ModelError(f"{key} is {value!r}, not token ids", field=str(path), remedy="Correct the file")
+        raise ModelError(f"{key} is {shown(value)}, not token ids", field=str(path), remedy="Correct the file")
     return tuple(ids)
 
 
@@ -187,11 +188,12 @@ def _defaults(
 
 def _number(value: Any, key: str, parameter: str, where: str) -> int | float:
     integer = parameter in ("top_k", "max_tokens")
-    if isinstance(value, bool) or not isinstance(value, int if integer else int | float) or not math.isfinite(value):
-        raise ModelError(f"{key} is {value!r}, not a number", field=where, remedy="Correct the file")
+    number = finite(value)
+    if number is None or (integer and not isinstance(value, int)):
+        raise ModelError(f"{key} is {shown(value)}, not a number", field=where, remedy="Correct the file")
     if parameter == "top_k":
         return max(0, int(value))  # both formats know a negative one as "off"
-    return int(value) if integer else float(value)
+    return int(value) if integer else number
 
 
 def _without_effect(keys: set[str], given: Mapping[str, Any], neutral: Mapping[str, object]) -> tuple[str, ...]:

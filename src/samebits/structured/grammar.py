@@ -18,8 +18,9 @@ HEAD: Final = '%llguidance {"no_forcing": true}\n'
 
 # Bounds on the work for one token, so that one request cannot hold up the step that it shares with others: a mask that
 # needs all of it takes about 20 ms. They count operations, not time, and every fork counts for itself.
+MAX_ITEMS: Final = 2_000  # ways in which the next byte may go on; an optional property of an object takes four
 LIMITS: Final = llguidance.LLParserLimits(
-    max_items_in_row=2_000,
+    max_items_in_row=MAX_ITEMS,
     initial_lexer_fuel=1_000_000,
     step_lexer_fuel=200_000,
     step_max_items=50_000,
