@@ -433,10 +433,12 @@ def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
         raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
     if is_prompt(prompts):
         return [prompts]
-    if not isinstance(prompts, list | tuple | np.ndarray) or (isinstance(prompts, np.ndarray) and prompts.ndim == 0):
+    given: object = prompts
+    many = list(given) if isinstance(given, np.ndarray) and given.ndim > 0 else given
+    if not isinstance(many, list | tuple):
         raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
     each: list[Prompt] = []
-    for i, prompt in enumerate(prompts):
+    for i, prompt in enumerate(many):
         if not is_prompt(prompt):
             raise InputError(f"{shown(prompt)} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
         each.append(prompt)

@@ -127,12 +127,12 @@ def test_a_failed_request_ends_the_measurement() -> None:
 
 @pytest.mark.parametrize("context", [2, 30, 100, 143, 144, 4096])
 def test_others_fit_the_context(context: int) -> None:
-    others = [r for arrivals in plan_load(100, 1, 1000, context) for r in arrivals.others]
+    others = [r for arrivals in plan_load(100, 48, 1000, context) for r in arrivals.others]
     lengths = [len(r.prompt_token_ids) + (r.params.max_tokens or 0) for r in others]
     assert len(lengths) > 50
     assert max(lengths) <= context
     if context < 144:
-        unlimited = [r for arrivals in plan_load(100, 1, 1000, 4096) for r in arrivals.others]
+        unlimited = [r for arrivals in plan_load(100, 48, 1000, 4096) for r in arrivals.others]
         assert any(len(r.prompt_token_ids) + (r.params.max_tokens or 0) > context for r in unlimited), "no control"
     else:
         assert max(lengths) > 120, "the limit took more than it had to"

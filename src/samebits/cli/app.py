@@ -15,6 +15,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich ends the process with code 1 when nobody reads its help
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(generate)

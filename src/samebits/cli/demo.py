@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -15,7 +17,7 @@ from rich.table import Table
 
 from samebits.audit.repeat import Row, measure_mode, mode_name
 from samebits.cli import EXIT_DIFFERENCE
-from samebits.errors import InputError
+from samebits.errors import InputError, shown
 from samebits.numerics import PROFILES
 
 PROMPT = "Explain in two sentences why the sky is blue, then name one more question that a curious child might ask."
@@ -37,16 +39,15 @@ def demo(
         raise InputError(f"{runs} cannot be compared", field="runs", remedy="Give at least 2.")
     if profile is not None and profile not in PROFILES:
         raise InputError(f"{profile!r} is unknown", field="profile", remedy=f"Choose one of: {', '.join(PROFILES)}.")
-    if json_file is not None and not Path(json_file).resolve().parent.is_dir():
-        raise InputError("its folder does not exist", field="json", remedy="Create it, or name another file.")
-    console = Console()
+    if json_file is not None:
+        _check_writable(Path(json_file))
     rows: list[Row] = []
     with Progress(
         TextColumn("{task.description:<14}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=console,
+        console=_Console(stderr=True),  # what is not the result has no part in where that goes
         transient=True,
     ) as progress:
         for mode in ("vendor", *((profile,) if profile else PROFILES)):
@@ -63,17 +64,54 @@ def demo(
                     advance=partial(progress.advance, task),
                 )
             )
+    try:  # the file first: a terminal that goes away does not take the measurement with it, nor the other way round
+        if json_file is not None:
+            document = {"prompt": PROMPT, "model": model, "runs": runs, "rows": [asdict(row) for row in rows]}
+            _write(Path(json_file), json.dumps(document, indent=2) + "\n")
+    finally:
+        _show(_Console(), rows)
+    if not all(row.reproducible for row in rows[1:]):
+        raise typer.Exit(EXIT_DIFFERENCE)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Passes it on, where rich would exit with the code of a difference."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def _check_writable(path: Path) -> None:
+    """Raises InputError for what ``_write`` could not write, before hours have gone into it. Leaves all as it is."""
+    try:
+        is_new = not path.exists()
+        with path.open("ab"):
+            pass
+        if is_new:
+            path.unlink()
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{shown(str(path))} cannot be written ({error.strerror})", field="json", remedy="Name another file."
+    )
+
+
+def _show(console: Console, rows: list[Row]) -> None:
     console.print(_table(rows))
     console.print(
         "unique: different texts; diverges: first token that differs; vendor: numpy's BLAS in bf16, as servers"
     )
     for line in _verdict(rows):
         console.print(line, highlight=False)
-    if json_file is not None:
-        document = {"prompt": PROMPT, "model": model, "runs": runs, "rows": [asdict(row) for row in rows]}
-        Path(json_file).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-    if not all(row.reproducible for row in rows[1:]):
-        raise typer.Exit(EXIT_DIFFERENCE)
 
 
 def _table(rows: list[Row]) -> Table:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 # Defaults of options that a model may bring along.
 OR_0, OR_1, OR_256 = (f"the model's, or {value}" for value in (0, 1, 256))
-if TYPE_CHECKING:
-    from samebits.structured import JsonSchema
 
 
 def generate(
@@ -52,7 +50,7 @@ def generate(
     from samebits.numerics import digest_array
 
     if prompt == "-":
-        prompt = sys.stdin.read()
+        prompt = _read_input()
     options = {
         "max_tokens": max_tokens,
         "temperature": temperature,
@@ -107,6 +105,15 @@ def generate(
             "fingerprint": llm.fingerprint,
         }
         typer.echo(json.dumps(result))
+
+
+def _read_input() -> str:
+    try:
+        return sys.stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"standard input cannot be read: {error}", field="prompt", remedy="Give UTF-8 text, or --prompt TEXT."
+        ) from error
 
 
 def _read_schema(path: Path) -> JsonSchema:
