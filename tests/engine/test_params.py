@@ -148,3 +148,29 @@ def test_what_was_given_is_remembered_also_where_it_is_the_default() -> None:
 def test_given_is_no_parameter() -> None:
     with pytest.raises(InputError, match=r"^given: unknown sampling parameter"):
         SamplingParams.from_mapping({"given": {"seed"}})
+
+
+def test_scalars_of_numpy_are_numbers() -> None:
+    given = SamplingParams(
+        seed=np.int64(7), n=np.uint8(2), temperature=np.float32(0.5), top_p=np.float64(0.5), top_k=np.int32(3),
+        logit_bias={np.int64(5): np.float32(1.5)}, stop_token_ids=[np.int16(4)], ignore_eos=np.bool_(True),
+    )  # fmt: skip
+    plain = SamplingParams(
+        seed=7, n=2, temperature=0.5, top_p=0.5, top_k=3, logit_bias={5: 1.5}, stop_token_ids=[4], ignore_eos=True
+    )
+    assert given == plain
+    assert type(given.seed) is type(given.n) is int
+    assert type(given.temperature) is type(given.top_p) is float
+    assert given.logit_bias is not None
+    assert [(type(k), type(v)) for k, v in given.logit_bias.items()] == [(int, float)]
+    for wrong in ({"seed": np.float64(1)}, {"temperature": np.bool_(True)}, {"n": np.array([1])}, {"top_p": np.nan}):
+        with pytest.raises(InputError):
+            SamplingParams.from_mapping(wrong)
+
+
+@pytest.mark.parametrize("value", [10**5000, [10**5000], "x" * 5000, -(10**5000)])
+@pytest.mark.parametrize("name", ["seed", "temperature", "n", "ignore_eos", "logprobs"])
+def test_a_long_value_is_not_shown_whole(name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"^{name}: ") as caught:
+        SamplingParams.from_mapping({name: value})
+    assert len(str(caught.value)) < 300

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,3 +38,22 @@ def test_paths_that_are_no_model(tmp_path: Path) -> None:
     weights.write_bytes(b"x")
     with pytest.raises(ModelError, match="weights only"):
         load_source(str(weights))
+
+
+@pytest.mark.parametrize("model", [None, 5, b"smollm2", "", ["smollm2"], 10**5000])
+def test_what_is_no_path_is_refused(model: Any) -> None:
+    with pytest.raises(ModelError, match=r"^model: .* is no path"):
+        load_source(model)
+
+
+def test_a_path_that_the_system_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ModelError, match=r"^model: .*File name too long") as caught:
+        load_source("x" * 5000)
+    assert len(str(caught.value)) < 300
+
+    def forbidden(path: Path, **_: Any) -> None:  # permissions do not bind the root user
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", forbidden)
+    with pytest.raises(ModelError, match=r"^model: .*Permission denied"):
+        load_source(tmp_path)

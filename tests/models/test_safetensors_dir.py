@@ -185,3 +185,50 @@ def test_chat_template_file_comes_first(write_folder: Write) -> None:
 def test_damaged_json_is_a_model_error(write_folder: Write, name: str) -> None:
     with pytest.raises(ModelError, match=name):
         load_source(write_folder(files={name: '{"a": '}))
+
+
+HUGE = 10**400  # JSON has it, a double does not
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"config": {"rope_theta": HUGE}}, "rope_theta"),
+        ({"config": {"rms_norm_eps": HUGE}}, "rms_norm_eps"),
+        ({"config": {"vocab_size": HUGE}}, "vocab_size"),
+        ({"files": {"generation_config.json": {"temperature": HUGE}}}, "temperature"),
+        ({"files": {"generation_config.json": {"top_p": -HUGE}}}, "top_p"),
+        ({"files": {"generation_config.json": {"top_k": HUGE}}}, "top_k"),
+        ({"files": {"generation_config.json": {"eos_token_id": 5000}}}, "generation_config.json: eos_token_id is 5000"),
+        ({"files": {"generation_config.json": {"eos_token_id": [1, HUGE]}}}, "eos_token_id is an integer of"),
+        ({"config": {"eos_token_id": 5000}, "files": {"tokenizer_config.json": {}}}, "eos_token_id is 5000"),
+        ({"config": {"bos_token_id": 5000}, "files": {"tokenizer_config.json": {}}}, "bos_token_id is 5000"),
+        ({"files": {"tokenizer_config.json": {"eos_token": "<nowhere>"}}}, "eos_token is '<nowhere>'"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_by_key(write_folder: Any, changes: dict[str, Any], part: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        load_source(write_folder(**changes))
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"dtype": "F32", "shape": [1], "data_offsets": [False, 4]},
+        {"dtype": "F32", "shape": [1], "data_offsets": [0, True]},
+        {"dtype": "F32", "shape": [1], "data_offsets": [0.0, 4]},
+        {"dtype": "F32", "shape": [1], "data_offsets": ["0", "4"]},
+        {"dtype": "F32", "shape": [1], "data_offsets": None},
+        {"dtype": "F32", "shape": [True], "data_offsets": [0, 4]},
+    ],
+)
+def test_places_of_wrong_types_are_refused(tmp_path: Path, entry: dict[str, Any]) -> None:
+    def write(content: dict[str, Any]) -> Path:
+        header = json.dumps({"t": content}).encode()
+        (tmp_path / "x.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
+        return tmp_path / "x.safetensors"
+
+    assert read_safetensors(write({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}))["t"].shape == (1,)
+    with pytest.raises(ModelError, match="tensor t"):
+        read_safetensors(write(entry))

@@ -288,3 +288,25 @@ def test_many_threads_compile_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def _optional(count: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(count)}}
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda wide: wide,
+        lambda wide: {"type": "array", "items": wide},
+        lambda wide: {"type": "object", "properties": {"a": wide}, "required": ["a"], "additionalProperties": False},
+        lambda wide: {"$ref": "#/$defs/a", "$defs": {"a": wide}},
+        lambda wide: {"type": "array", "items": {"$ref": "#/$defs/a"}, "$defs": {"a": wide}},
+    ],
+)
+def test_too_many_optional_properties_are_refused_when_compiled(compiler: Any, around: Any) -> None:
+    with pytest.raises(InputError, match=r"^json_schema: .*the limit of 2000.*optional properties"):
+        compiler.compile(JsonSchema.of(around(_optional(520))))
+    compiler.compile(JsonSchema.of(around(_optional(400))))
+    required = _optional(520)
+    compiler.compile(JsonSchema.of(around(required | {"required": list(required["properties"])})))

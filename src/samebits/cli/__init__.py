@@ -47,7 +47,7 @@ def _run(arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     except typer.TyperException as error:
         with contextlib.suppress(OSError):
-            error.show()
+            error.show()  # type: ignore[attr-defined]  # its public base class does not tell of it
         return EXIT_INPUT
     except MeasurementError as error:
         _say(f"samebits: {error}")

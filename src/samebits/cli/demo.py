@@ -42,12 +42,14 @@ def demo(
     if json_file is not None:
         _check_writable(Path(json_file))
     rows: list[Row] = []
+    bar = _Console(stderr=True)  # what is not the result has no part in where that goes
     with Progress(
         TextColumn("{task.description:<14}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=_Console(stderr=True),  # what is not the result has no part in where that goes
+        console=bar,
+        disable=not bar.is_terminal,
         transient=True,
     ) as progress:
         for mode in ("vendor", *((profile,) if profile else PROFILES)):
