@@ -15,7 +15,7 @@ import pytest
 from samebits import LLM, SamplingParams
 from samebits.engine import Event
 from samebits.errors import EngineFailedError, InputError
-from tests.test_llm import StubLLM
+from stub_llm import StubLLM
 
 CALLS: dict[str, Callable[[LLM], object]] = {
     "generate": lambda llm: llm.generate("a"),

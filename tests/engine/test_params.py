@@ -8,6 +8,7 @@ import pickle
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from samebits.engine import SamplingParams
@@ -168,7 +169,9 @@ def test_scalars_of_numpy_are_numbers() -> None:
             SamplingParams.from_mapping(wrong)
 
 
-@pytest.mark.parametrize("value", [10**5000, [10**5000], "x" * 5000, -(10**5000)])
+@pytest.mark.parametrize(
+    "value", [10**5000, [10**5000], "x" * 5000, -(10**5000)], ids=["long", "inside", "text", "negative"]
+)
 @pytest.mark.parametrize("name", ["seed", "temperature", "n", "ignore_eos", "logprobs"])
 def test_a_long_value_is_not_shown_whole(name: str, value: Any) -> None:
     with pytest.raises(InputError, match=f"^{name}: ") as caught:

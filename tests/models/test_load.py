@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 from samebits.models import ModelSource, load_source
 
 
@@ -40,7 +40,7 @@ def test_paths_that_are_no_model(tmp_path: Path) -> None:
         load_source(str(weights))
 
 
-@pytest.mark.parametrize("model", [None, 5, b"smollm2", "", ["smollm2"], 10**5000])
+@pytest.mark.parametrize("model", [None, 5, b"smollm2", "", ["smollm2"], 10**5000], ids=shown)
 def test_what_is_no_path_is_refused(model: Any) -> None:
     with pytest.raises(ModelError, match=r"^model: .* is no path"):
         load_source(model)
