@@ -12,7 +12,7 @@ import numpy as np
 
 from samebits.audit.load import Arrivals, plan_load
 from samebits.engine import Completion, Engine, Request, SamplingParams
-from samebits.errors import MeasurementError
+from samebits.errors import ContextLengthError, MeasurementError, ModelError
 from samebits.llm import LLM
 
 MAX_BATCH = 32
@@ -82,7 +82,16 @@ def measure_mode(
         messages = [{"role": "user", "content": prompt}]
         ids = tuple(llm.encode_prompt(messages))
         asked = Request(ids, SamplingParams(max_tokens=max_tokens, temperature=0, logprobs=0))
-        llm.engine.check(asked)  # what cannot run is refused before anything has
+        try:
+            llm.engine.check(asked)  # what cannot run is refused before anything has
+        except ContextLengthError as error:
+            if error.field != "prompt":
+                raise
+            raise ModelError(
+                f"has too short a context for the measured prompt: {error.message}",
+                field="model",
+                remedy="Give a model with a longer context.",
+            ) from error
         plan = plan_load(runs, max_tokens, llm.config.vocab_size, llm.config.context_length)
         seen = drive(llm.engine, asked, plan, advance)
     if len(seen.batches) < 2:
