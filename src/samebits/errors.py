@@ -7,7 +7,7 @@
     ├── NumericsError                     logits of a request are not finite: the request fails, alone
     ├── CapacityError                     a request can never fit the KV memory it was given
     ├── OverloadedError                   too much is waiting already; the same request may be sent again later
-    ├── EngineFailedError                 the engine broke or was closed; nothing runs until it is started anew
+    ├── EngineFailedError                 the engine broke or was closed, or this process was forked from its own
     ├── ConstraintError                   a constraint allows no token, or ran into its limits: the request fails, alone
     ├── OutputInvalid                     a finished output does not satisfy what was asked of its structure
     └── MeasurementError                  a check could not be carried out; exit code 3
