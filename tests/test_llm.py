@@ -13,6 +13,7 @@ from samebits import LLM, SamplingParams
 from samebits.engine import Completion, Event, Request
 from samebits.errors import InputError
 from samebits.llm import split_prompts
+from samebits.models import Default, GenerationDefaults
 
 
 class StubTokenizer:
@@ -49,8 +50,9 @@ class StubEngine:
         index = self.open[request_id].pop()
         if not self.open[request_id]:
             del self.open[request_id]
-        ids = self.added[request_id].prompt_token_ids
-        done = Completion(index, "", ids, None, None, "stop", None, None, 0)
+        request = self.added[request_id]
+        ids = request.prompt_token_ids
+        done = Completion(index, "", ids, None, None, "stop", None, None, 0, request.params, request.origins)
         return [Event(request_id, index, ids[-1], "", done)]
 
     def cancel(self, request_id: int) -> list[Event]:
@@ -64,6 +66,7 @@ class StubLLM(LLM):
         self.tokenizer: Any = StubTokenizer()
         self.engine: Any = StubEngine()
         self.config: Any = SimpleNamespace(vocab_size=256, context_length=8)
+        self.generation_defaults = GenerationDefaults({"top_k": Default(5, "a file: top_k")})
 
 
 def user(text: str) -> dict[str, str]:
@@ -140,11 +143,14 @@ def test_what_are_no_parameters_is_refused(params: Any) -> None:
 
 
 def test_parameters_for_all_or_for_each() -> None:
-    one, two = SamplingParams(seed=1), SamplingParams(seed=2, n=3)
+    one, two = SamplingParams(seed=1), SamplingParams(seed=2, n=3, top_k=7)
     for given, expected in ((None, [SamplingParams()] * 2), (one, [one, one]), ([one, two], [one, two])):
         llm = StubLLM()
         completions = llm.generate(["a", "b"], given)
-        assert [r.params for r in llm.engine.added] == expected
+        resolved = [llm.resolve(p.explicit) for p in expected]
+        assert [r.params for r in llm.engine.added] == [e.params for e in resolved]
+        assert [r.origins for r in llm.engine.added] == [e.origins for e in resolved]
+        assert [r.params.top_k for r in llm.engine.added] == [p.explicit.get("top_k", 5) for p in expected]
         assert [c.index for c in completions] == [i for p in expected for i in range(p.n)]
 
 

@@ -6,6 +6,8 @@
     │   └── ContextLengthError            prompt (plus max_tokens) does not fit the context; counts shown
     ├── NumericsError                     logits of a request are not finite: the request fails, alone
     ├── CapacityError                     a request can never fit the KV memory it was given
+    ├── OverloadedError                   too much is waiting already; the same request may be sent again later
+    ├── EngineFailedError                 the engine broke or was closed; nothing runs until it is started anew
     └── MeasurementError                  a check could not be carried out; exit code 3
 
 A broken invariant of samebits itself is an ``AssertionError``: a bug of ours, not an error of the caller.
@@ -22,12 +24,14 @@ class InputError(SamebitsError, ValueError):
     """The caller's input is wrong.
 
     Attributes:
+        message: what is wrong.
         field: the parameter, file or key at fault.
         remedy: what to do about it.
     """
 
     def __init__(self, message: str, *, field: str, remedy: str) -> None:
         super().__init__(f"{field}: {message}. {remedy}")
+        self.message = message
         self.field = field
         self.remedy = remedy
 
@@ -46,6 +50,14 @@ class NumericsError(SamebitsError):
 
 class CapacityError(SamebitsError):
     """A single request needs more KV pages than exist."""
+
+
+class OverloadedError(SamebitsError):
+    """The queue is full."""
+
+
+class EngineFailedError(SamebitsError):
+    """The engine does not run any more."""
 
 
 class MeasurementError(SamebitsError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
@@ -12,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.engine import Completion, Engine, Event, Limits, ModelLimits, Request, SamplingParams
+from samebits.engine import Completion, Effective, Engine, Event, Limits, ModelLimits, Request, SamplingParams, resolve
 from samebits.errors import InputError
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
@@ -42,6 +43,10 @@ class LLM:
         page_size: tokens in a KV page, a power of two from 1 to 256.
         kv_memory: bytes for keys and values; default 512 MiB, or less when the model cannot use it.
         prefix_cache: reuse keys and values of equal prefixes.
+
+    Attributes:
+        generation_defaults: sampling defaults that the model brings along. Keys without effect here are announced by a
+            ``UserWarning``.
 
     Raises:
         InputError: a value is wrong (ModelError for the model itself).
@@ -88,7 +93,10 @@ class LLM:
                 field="kv_memory",
                 remedy=f"Give at least {page_bytes} bytes.",
             )
-        defaults = self._source.generation_defaults
+        self.generation_defaults = self._source.generation_defaults
+        if self.generation_defaults.ignored:
+            names = ", ".join(self.generation_defaults.ignored)
+            warnings.warn(f"the model's generation defaults hold what has no effect here: {names}", stacklevel=2)
         self.engine = Engine(
             self._decoder,
             self._decoder.new_cache(pages, page_size),
@@ -96,7 +104,7 @@ class LLM:
             ModelLimits(
                 vocab_size=self.config.vocab_size,
                 context_length=self.config.context_length,
-                eos_token_ids=tuple(sorted({*self.tokenizer.eos_ids, *defaults.eos_ids})),
+                eos_token_ids=tuple(sorted({*self.tokenizer.eos_ids, *self.generation_defaults.eos_ids})),
             ),
             limits,
             self.tokenizer.stream,
@@ -115,7 +123,8 @@ class LLM:
 
         Args:
             prompts: a text, a conversation (list of ``{"role", "content"}``), a list of token ids, or a list of those.
-            params: for all prompts, or one for each; default greedy, 256 tokens.
+            params: for all prompts, or one for each. What is not given comes from the model's generation defaults, else
+                from samebits: greedy, 256 tokens. The completions say what was used, and where it came from.
             date: today's date for chat templates that ask for it; pinned, so that an answer does not change overnight.
             on_event: called with the prompt's index for each new token.
 
@@ -126,10 +135,11 @@ class LLM:
             InputError: a prompt or parameter is wrong, or another request runs; nothing was generated.
         """
         many = split_prompts(prompts)
-        each = _split_params(params, len(many))
+        each = [self.resolve(p.explicit) for p in _split_params(params, len(many))]
         self._check_idle()
         requests = [
-            Request(tuple(self.encode_prompt(prompt, date=date)), p) for prompt, p in zip(many, each, strict=True)
+            Request(tuple(self.encode_prompt(prompt, date=date)), e.params, e.origins)
+            for prompt, e in zip(many, each, strict=True)
         ]
         order: dict[int, int] = {}
         done: dict[tuple[int, int], Completion] = {}
@@ -147,6 +157,17 @@ class LLM:
             for request_id in order:
                 self.engine.cancel(request_id)
         return [done[key] for key in sorted(done)]
+
+    def resolve(self, explicit: Mapping[str, Any]) -> Effective:
+        """The parameters of a request in full: those given, else the model's defaults, else those of samebits.
+
+        Args:
+            explicit: what the request gives, by name of ``SamplingParams``; a value given here always wins.
+
+        Raises:
+            InputError: an unknown name or wrong value, or a default of the model that is needed and out of range.
+        """
+        return resolve(explicit, self.generation_defaults.values)
 
     def _check_idle(self) -> None:
         if self.engine.busy:  # events of its requests would be taken for ours
@@ -213,7 +234,7 @@ class LLM:
                 "weights": self._source.weights_digest,
                 "tokenizer": self.tokenizer.digest,
                 "chat_template": self.tokenizer.template_digest,
-                "generation_defaults": self._source.generation_defaults.digest,
+                "generation_defaults": self.generation_defaults.digest,
                 "rope": {
                     "theta": self.config.rope_theta,
                     "scaling": None if scaling is None else vars(scaling) | {"factors": list(scaling.factors)},

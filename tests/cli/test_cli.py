@@ -6,9 +6,13 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from samebits.cli.app import app
+from samebits.engine import SamplingParams
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
 
@@ -81,6 +85,26 @@ def test_generate_gives_the_same_json_twice() -> None:
     result = json.loads(first.stdout)
     assert len(result["token_ids"]) == len(result["logprobs"]) == 8
     assert result["fingerprint"].startswith("sha256:")
+    assert result["params"]["max_tokens"] == {"value": 8, "origin": "request"}
+    assert result["params"]["temperature"] == {"value": 0.0, "origin": "samebits"}, "it was not given"
+
+
+def test_defaults_in_the_help_are_those_of_the_parameters() -> None:
+    group: Any = typer.main.get_command(app)
+    shown = {p.name: p.show_default for p in group.commands["generate"].params if "model's" in str(p.show_default)}
+    assert set(shown) >= {"max_tokens", "temperature", "top_p"}
+    assert shown == {name: f"the model's, or {getattr(SamplingParams(), name):g}" for name in shown}
+
+
+@pytest.mark.usefixtures("_smollm2")
+def test_generate_shows_its_parameters_and_where_they_came_from() -> None:
+    command = ["generate", "smollm2", "--prompt", "Once", "--max-tokens", "2", "--temperature", "0"]
+    quiet, shown = samebits(*command), samebits(*command, "--show-params")
+    assert shown.stdout == quiet.stdout
+    assert quiet.stderr == ""
+    lines = [line.split() for line in shown.stderr.splitlines()]
+    assert ["temperature", "0.0", "request"] in lines
+    assert ["top_p", "1.0", "samebits"] in lines
 
 
 @pytest.mark.usefixtures("_smollm2")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from dataclasses import FrozenInstanceError, fields
+import pickle
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
 
 from samebits.engine import SamplingParams
+from samebits.engine.params import PARAMETERS
 from samebits.errors import InputError
 
 NAN, INF = math.nan, math.inf
@@ -55,7 +58,7 @@ def refused(name: str, value: Any) -> None:
 
 
 def test_every_parameter_is_tried() -> None:
-    assert {f.name for f in fields(SamplingParams)} == {*NUMBERS, *INTEGERS, *OTHERS}
+    assert set(PARAMETERS) == {*NUMBERS, *INTEGERS, *OTHERS}
 
 
 @pytest.mark.parametrize("name", [*NUMBERS, *INTEGERS, *OTHERS])
@@ -127,3 +130,21 @@ def test_parameters_cannot_change_afterwards() -> None:
     assert SamplingParams(stop="a").stop == ("a",)
     with pytest.raises(FrozenInstanceError):
         params.seed = 3  # type: ignore[misc]
+
+
+def test_what_was_given_is_remembered_also_where_it_is_the_default() -> None:
+    params = SamplingParams(temperature=0.0, stop="x")
+    assert params.given == {"temperature", "stop"}
+    assert params.explicit == {"temperature": 0.0, "stop": ("x",)}
+    assert SamplingParams().explicit == {}
+    assert SamplingParams(max_tokens=None).explicit == {"max_tokens": None}
+    assert SamplingParams(temperature=0.0) != SamplingParams(), "a model's default may stand in for one of them"
+    assert SamplingParams(**params.explicit) == params
+    for same in (copy.copy(params), pickle.loads(pickle.dumps(params))):
+        assert same == params
+    assert replace(params, seed=3).given == set(PARAMETERS)
+
+
+def test_given_is_no_parameter() -> None:
+    with pytest.raises(InputError, match=r"^given: unknown sampling parameter"):
+        SamplingParams.from_mapping({"given": {"seed"}})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import TextIO
 
 EXIT_DIFFERENCE, EXIT_INPUT, EXIT_NOT_MEASURED = 1, 2, 3
 
@@ -12,6 +14,7 @@ def main() -> None:
     from samebits.cli.app import app
     from samebits.errors import MeasurementError, SamebitsError
 
+    warnings.showwarning = _show_warning
     try:
         app()
     except MeasurementError as error:
@@ -25,3 +28,16 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(EXIT_INPUT)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as users read it, without the place in the code."""
+    del category, filename, lineno, line
+    print(f"samebits: warning: {message}", file=sys.stderr if file is None else file)

@@ -7,6 +7,7 @@ import typer
 from samebits.cli.demo import demo
 from samebits.cli.generate import generate
 from samebits.cli.info import info
+from samebits.cli.serve import serve
 
 app = typer.Typer(
     name="samebits",
@@ -19,3 +20,4 @@ app = typer.Typer(
 app.command()(generate)
 app.command()(demo)
 app.command()(info)
+app.command()(serve)

@@ -10,36 +10,51 @@ import typer
 
 from samebits.errors import InputError
 
+# Defaults of options that a model may bring along.
+OR_0, OR_1, OR_256 = (f"the model's, or {value}" for value in (0, 1, 256))
+
 
 def generate(
     model: Annotated[str, typer.Argument(help="A GGUF file, a Hugging Face folder, or smollm2.", show_default=False)],
     prompt: Annotated[str, typer.Option(help="The text to continue; - reads standard input.", show_default=False)],
     chat: Annotated[bool, typer.Option("--chat", help="Send the prompt as a user's message.")] = False,
-    max_tokens: Annotated[int, typer.Option(help="Most tokens to generate.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Share of the probability to keep.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Best ids to keep; 0 keeps all.")] = 0,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens to generate.", show_default=OR_256)] = None,
+    temperature: Annotated[float | None, typer.Option(help="0 is greedy.", show_default=OR_0)] = None,
+    top_p: Annotated[float | None, typer.Option(help="Share of the probability to keep.", show_default=OR_1)] = None,
+    top_k: Annotated[int | None, typer.Option(help="Best ids to keep; 0 keeps all.", show_default=OR_0)] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Keep ids of this share of the best one's probability.", show_default=OR_0)
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="For ids that occurred; 1 is none.", show_default=OR_1)
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Drawn and shown when not given.", show_default=False)] = None,
     profile: Annotated[str, typer.Option(help="fp32, bf16 or int8.")] = "bf16",
     threads: Annotated[int | None, typer.Option(help="One per CPU when not given.", show_default=False)] = None,
     isa: Annotated[str | None, typer.Option(help="Instruction set; see samebits info.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object with ids, bits and digests.")] = False,
+    show_params: Annotated[
+        bool, typer.Option("--show-params", help="Show each parameter and where it came from, on standard error.")
+    ] = False,
 ) -> None:
     """Generate text; the same command gives the same bits on any machine."""
-    from samebits.engine import Event, SamplingParams
+    from samebits.engine import Event, SamplingParams, describe
     from samebits.llm import LLM
     from samebits.numerics import digest_array
 
     if prompt == "-":
         prompt = sys.stdin.read()
-    params = SamplingParams(
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        top_k=top_k,
-        seed=seed,
-        logprobs=0 if as_json else None,
-    )
+    options = {
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "repetition_penalty": repetition_penalty,
+        "seed": seed,
+        "logprobs": 0 if as_json else None,
+    }
+    params = SamplingParams.from_mapping({name: value for name, value in options.items() if value is not None})
     if not prompt and chat:
         raise InputError("is empty", field="prompt", remedy="Give a non-empty prompt.")
 
@@ -53,12 +68,17 @@ def generate(
         ids = llm.encode_prompt(message)
         for warning in llm.tokenizer.prompt_warnings(ids):
             typer.echo(f"samebits: warning: {warning}", err=True)
+        effective = llm.resolve(params.explicit)
+        described = describe(effective.params, effective.origins)
+        if show_params:
+            for name, item in described.items():
+                typer.echo(f"{name:>18}  {json.dumps(item['value']):<6}  {item['origin']}", err=True)
         [completion] = llm.generate(ids, params, on_event=None if as_json else show)
         if completion.error is not None:
             raise completion.error
         if not as_json:
             sys.stdout.write("\n")
-            if temperature > 0 and seed is None:
+            if effective.params.temperature > 0 and seed is None:
                 typer.echo(f"samebits: seed {completion.seed}", err=True)
             return
         assert completion.logprobs is not None
@@ -70,6 +90,7 @@ def generate(
             "logprobs": [float(x) for x in completion.logprobs],
             "logprobs_digest": digest_array(completion.logprobs),
             "seed": completion.seed,
+            "params": described,
             "profile": profile,
             "fingerprint": llm.fingerprint,
         }

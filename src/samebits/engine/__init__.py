@@ -3,10 +3,12 @@
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
+from samebits.engine.resolve import Effective, describe, resolve
 from samebits.engine.scheduler import Limits
 
 __all__ = [
     "Completion",
+    "Effective",
     "Engine",
     "Event",
     "Limits",
@@ -15,4 +17,6 @@ __all__ = [
     "SamplingParams",
     "Stats",
     "TopLogprob",
+    "describe",
+    "resolve",
 ]

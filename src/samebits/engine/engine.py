@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -100,7 +100,7 @@ class Engine:
             ContextLengthError: prompt and max_tokens do not fit the context.
             CapacityError: it could never fit the KV memory.
         """
-        total = self._check(request)
+        total = self.check(request)
         request_id = self._next_request
         self._next_request += 1
         params = request.params
@@ -121,6 +121,7 @@ class Engine:
                     max_total=total,
                     stream=self._new_stream(),
                     stops=StopMatcher(tuple(params.stop)),
+                    origins=request.origins,
                 )
             )
             self._next_key += 1
@@ -133,7 +134,12 @@ class Engine:
             self._waiting.extend(sequences)
         return request_id
 
-    def _check(self, request: Request) -> int:
+    def check(self, request: Request) -> int:
+        """The most tokens that prompt and output can come to. Reads only what never changes, so any thread may call it.
+
+        Raises:
+            as ``add`` does.
+        """
         prompt, params, context = request.prompt_token_ids, request.params, self._model.context_length
         params.check_vocabulary(self._model.vocab_size)
         if not prompt:
@@ -175,6 +181,16 @@ class Engine:
     def busy(self) -> bool:
         """Whether anything waits or runs."""
         return bool(self._by_key)
+
+    @property
+    def running(self) -> int:
+        """Choices that hold pages."""
+        return len(self._running)
+
+    @property
+    def unfinished(self) -> int:
+        """Choices that wait or run."""
+        return len(self._by_key)
 
     # ---- one step ----------------------------------------------------------------------------------------------------
 
@@ -297,11 +313,16 @@ class Engine:
                 f"logits after {len(sequence.tokens)} tokens are not all finite: the model or a penalty overflowed"
             )
             return self._finish(sequence, "error", error=overflow)
-        token, params = sampled.token_id, sequence.params
+        if sampled.logprob is None:
+            return self._advance(sequence, sampled.token_id)
+        sequence.logprobs.append(sampled.logprob)
+        sequence.top_logprobs.append(sampled.top)
+        event = self._advance(sequence, sampled.token_id)
+        return replace(event, logprob=sampled.logprob, top_logprobs=sampled.top)
+
+    def _advance(self, sequence: Sequence, token: int) -> Event:
+        params = sequence.params
         sequence.tokens.append(token)
-        if sampled.logprob is not None:
-            sequence.logprobs.append(sampled.logprob)
-            sequence.top_logprobs.append(sampled.top)
         ends = token in params.stop_token_ids or (token in self._model.eos_token_ids and not params.ignore_eos)
         try:
             if ends:

@@ -89,6 +89,15 @@ class PagePool:
             self._page_of[digest] = page
             self._digest_of[page] = digest
 
+    def flush(self) -> int:
+        """Forgets the content of all pages that nobody holds; returns how many there were."""
+        flushed = len(self._kept)
+        for page in self._kept:
+            self._forget(page)
+            self._free.append(page)
+        self._kept.clear()
+        return flushed
+
     def _forget(self, page: int) -> None:
         digest = self._digest_of[page]
         if digest is not None:

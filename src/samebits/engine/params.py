@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from samebits.errors import InputError
@@ -34,6 +34,9 @@ def _integer(name: str, value: Any, low: int, high: int) -> None:
 class SamplingParams:
     """How to continue one prompt. The defaults are greedy, so that nothing is random unless asked for.
 
+    Which parameters were given is remembered: a model's own defaults may stand in for the others (engine/resolve.py).
+    So two objects are equal only if the same ones were given. ``dataclasses.replace`` gives all.
+
     Attributes:
         max_tokens: most tokens to generate; None means up to the context's end.
         temperature: 0 is greedy; otherwise logits are divided by it (0 to 2).
@@ -51,6 +54,7 @@ class SamplingParams:
         ignore_eos: go on after the model's end-of-text ids.
         logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
             are those of the model: before penalties, bias, temperature and truncation.
+        given: names of the parameters that were passed, also those passed with their default.
 
     Raises:
         InputError: an unknown name, a value of the wrong type or out of range.
@@ -71,15 +75,17 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    given: frozenset[str] = field(init=False, repr=False)
 
     def __new__(cls, **values: Any) -> Self:
-        known = {f.name for f in fields(cls)}
         for name in values:
-            if name not in known:
+            if name not in PARAMETERS:
                 raise InputError(
-                    "unknown sampling parameter", field=str(name), remedy=f"Known: {', '.join(sorted(known))}."
+                    "unknown sampling parameter", field=str(name), remedy=f"Known: {', '.join(sorted(PARAMETERS))}."
                 )
-        return super().__new__(cls)
+        self = super().__new__(cls)
+        object.__setattr__(self, "given", frozenset(values))
+        return self
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
@@ -126,6 +132,11 @@ class SamplingParams:
             _number(f"logit_bias[{token}]", bias, -100, 100)
         object.__setattr__(self, "logit_bias", dict(sorted(self.logit_bias.items())))
 
+    @property
+    def explicit(self) -> dict[str, Any]:
+        """The parameters that were given, by name, in the order of the fields."""
+        return {name: getattr(self, name) for name in PARAMETERS if name in self.given}
+
     def check_vocabulary(self, size: int) -> None:
         """Raises InputError for token ids outside the model's vocabulary."""
         for name in ("logit_bias", "stop_token_ids"):
@@ -141,3 +152,6 @@ class SamplingParams:
     def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:
         """From named values, refusing unknown names (InputError)."""
         return cls(**{str(name): value for name, value in values.items()})
+
+
+PARAMETERS = tuple(f.name for f in fields(SamplingParams) if f.init)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -29,11 +30,13 @@ class Request:
 
     Attributes:
         prompt_token_ids: at least one id.
-        params: sampling parameters; ``params.n`` choices are generated.
+        params: sampling parameters, used as they are; ``params.n`` choices are generated.
+        origins: where each parameter came from (engine/resolve.py), handed on to the completions.
     """
 
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Completion:
         stop_reason: the stop text or stop id that ended it, if one did.
         seed: the one given, or drawn; None when none was given and none needed (temperature 0).
         cached_prompt_tokens: prompt tokens whose keys and values came from the prefix cache.
+        params: the parameters it ran with.
+        origins: where each of them came from, as the request said; empty when it said nothing.
         error: why it failed, with finish_reason ``error``.
     """
 
@@ -70,6 +75,8 @@ class Completion:
     stop_reason: str | int | None
     seed: int | None
     cached_prompt_tokens: int
+    params: SamplingParams
+    origins: Mapping[str, str]
     error: SamebitsError | None = None
 
 
@@ -83,6 +90,8 @@ class Event:
         token_id: the new token; None when the choice ended without one (cancelled or failed).
         text: text that may be shown now.
         completion: set on the last event of the choice.
+        logprob: the token's log-probability; None when not asked for.
+        top_logprobs: the asked number of best ids beside it.
     """
 
     request_id: int
@@ -90,6 +99,8 @@ class Event:
     token_id: int | None
     text: str
     completion: Completion | None = None
+    logprob: float | None = None
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(eq=False)
@@ -119,6 +130,7 @@ class Sequence:
     top_logprobs: list[tuple[TopLogprob, ...]] = field(default_factory=list)
     followers: list[Sequence] = field(default_factory=list)
     history: History = field(default_factory=History)
+    origins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def output(self) -> list[int]:
@@ -139,5 +151,7 @@ class Sequence:
             stop_reason=stop_reason,
             seed=self.seed,
             cached_prompt_tokens=self.cached_prompt_tokens or 0,
+            params=self.params,
+            origins=self.origins,
             error=error,
         )

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from samebits.errors import ModelError
 from samebits.models.config import ModelConfig, config_from_gguf
-from samebits.models.generation_defaults import GenerationDefaults
+from samebits.models.generation_defaults import defaults_from_gguf
 from samebits.models.gguf_file import GgufFile, TensorEntry, read_gguf
 from samebits.models.gguf_tokenizer import tokenizer_from_gguf
 from samebits.models.source import WEIGHT_FORMATS, ModelSource, RawTensor, check_tensors
@@ -80,7 +80,7 @@ def load_gguf(path: Path) -> ModelSource:
     return ModelSource(
         config=config,
         tokenizer=tokenizer,
-        generation_defaults=GenerationDefaults(),
+        generation_defaults=defaults_from_gguf(file.metadata, where),
         files=(path,),
         tensors=_half_split(config, tensors),
     )

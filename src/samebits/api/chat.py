@@ -1,0 +1,140 @@
+"""POST /v1/chat/completions."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from samebits.api.document import answers
+from samebits.api.encode import encode_conversation
+from samebits.api.errors import json_response
+from samebits.api.job import Job, finished, now
+from samebits.api.logprobs import chat_entry
+from samebits.api.prepare import prepare_job, wanted_of
+from samebits.api.schema_answers import ChatCompletion
+from samebits.api.schema_chat import ChatRequest
+from samebits.api.service import service_of
+from samebits.api.stream import EventStream
+from samebits.api.validation import StrictRoute
+from samebits.engine import Completion, Event
+from samebits.engine.driver import Arrival
+from samebits.errors import InputError
+
+router = APIRouter(route_class=StrictRoute)
+
+
+@router.post("/v1/chat/completions", responses=answers(ChatCompletion, streams=True))
+async def create_chat_completion(request: Request, body: ChatRequest) -> Response:
+    """Continues a conversation."""
+    service = service_of(request)
+    served = service.model(body.model)
+    if body.top_logprobs is not None and not body.logprobs:
+        raise InputError("needs logprobs", field="top_logprobs", remedy="Set logprobs to true, or leave it out.")
+    wanted = wanted_of(body, max_tokens=_max_tokens(body), default=None, top_logprobs=body.top_logprobs)
+    prompt = await encode_conversation(served.llm, [m.rendered() for m in body.messages], service.config.date)
+    job = prepare_job(service, served, [prompt], wanted)
+    answer = ChatAnswer(job, body)
+    if body.stream:
+        return EventStream(job, answer)
+    return json_response(answer.whole(await finished(job, request.receive)))
+
+
+def _max_tokens(body: ChatRequest) -> int | None:
+    """The limit, under either of its names; both may be given if they agree."""
+    older, newer = body.max_tokens, body.max_completion_tokens
+    if older is not None and newer is not None and older != newer:
+        raise InputError(
+            f"{newer} contradicts max_tokens, {older}", field="max_completion_tokens", remedy="Give one of them."
+        )
+    return older if newer is None else newer
+
+
+class ChatAnswer:
+    """The answer to a chat request, whole or in chunks."""
+
+    def __init__(self, job: Job, body: ChatRequest) -> None:
+        self._job, self._body = job, body
+        self._usage = body.stream_options is not None and bool(body.stream_options.include_usage)
+        self._common = {
+            "id": f"chatcmpl-{uuid.uuid4().hex}",
+            "object": "chat.completion.chunk" if body.stream else "chat.completion",
+            "created": now(),
+            "model": body.model,
+            "system_fingerprint": job.served.fingerprint,
+        }
+
+    def whole(self, completions: list[Completion]) -> dict[str, Any]:
+        """The body of a response that is not streamed."""
+        choices = []
+        for index, completion in enumerate(completions):
+            choice = {
+                "index": index,
+                "message": {"role": "assistant", "content": completion.text, "refusal": None},
+                "logprobs": self._logprobs(completion),
+                "finish_reason": completion.finish_reason,
+            }
+            if self._body.return_token_ids:
+                choice["token_ids"] = list(completion.token_ids)
+            choices.append(choice)
+        return (
+            self._common
+            | self._prompt()
+            | {
+                "choices": choices,
+                "usage": self._job.usage(completions),
+                "samebits": self._job.block(completions),
+            }
+        )
+
+    def _prompt(self) -> dict[str, Any]:
+        return {"prompt_token_ids": list(self._job.prompts[0])} if self._body.return_token_ids else {}
+
+    def _logprobs(self, completion: Completion) -> dict[str, Any] | None:
+        if not self._body.logprobs:
+            return None
+        assert completion.logprobs is not None
+        assert completion.top_logprobs is not None
+        tokenizer = self._job.served.llm.tokenizer
+        rows = zip(completion.token_ids, completion.logprobs.tolist(), completion.top_logprobs, strict=True)
+        return {"content": [chat_entry(tokenizer, *row) for row in rows], "refusal": None}
+
+    # ---- in chunks ---------------------------------------------------------------------------------------------------
+
+    def opening(self) -> list[dict[str, Any]]:
+        """Each choice's role."""
+        delta = {"role": "assistant", "content": "", "refusal": None}
+        chunks = [self._chunk(index, delta) for index in range(self._job.choices)]
+        chunks[0] |= self._prompt()
+        return chunks
+
+    def of(self, arrival: Arrival, completions: list[Completion] | None) -> list[dict[str, Any]]:
+        """The text of one event, and the end of its choice."""
+        event, index = arrival.event, self._job.choice(arrival)
+        chunks = []
+        reported = event.token_id is not None and (self._body.logprobs or self._body.return_token_ids)
+        if event.text or reported:
+            chunks.append(self._chunk(index, {"content": event.text}, event))
+        if event.completion is not None:
+            end = self._chunk(index, {})
+            end["choices"][0]["finish_reason"] = event.completion.finish_reason
+            if completions is not None:
+                end["samebits"] = self._job.block(completions)
+            chunks.append(end)
+        return chunks
+
+    def closing(self, completions: list[Completion]) -> list[dict[str, Any]]:
+        """The usage, if it was asked for."""
+        return [self._common | {"choices": [], "usage": self._job.usage(completions)}] if self._usage else []
+
+    def _chunk(self, index: int, delta: dict[str, Any], event: Event | None = None) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+        if event is not None and event.token_id is not None:
+            if self._body.logprobs and event.logprob is not None:
+                entry = chat_entry(self._job.served.llm.tokenizer, event.token_id, event.logprob, event.top_logprobs)
+                choice["logprobs"] = {"content": [entry], "refusal": None}
+            if self._body.return_token_ids:
+                choice["token_ids"] = [event.token_id]
+        chunk = self._common | {"choices": [choice]}
+        return chunk | {"usage": None} if self._usage else chunk

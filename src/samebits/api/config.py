@@ -1,0 +1,135 @@
+"""What a server is told: one set of names and defaults for the YAML file and for the flags of ``samebits serve``."""
+
+# ruff: noqa: RUF009  _key is dataclasses.field
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_type_hints
+
+import yaml
+
+from samebits.errors import InputError
+from samebits.models.chat_template import DEFAULT_DATE
+
+if TYPE_CHECKING:
+    import pydantic
+
+Level = Literal["none", "best-effort", "run", "batch", "portable"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)  # weakest first
+
+
+def _key(default: Any, meaning: str, *, low: float | None = None, high: float | None = None) -> Any:
+    """A key: ``meaning`` is shown by ``samebits serve --help`` and docs/config.md; bounds are checked."""
+    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high})
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """One model to serve. Only ``path`` and ``profile`` can move a bit."""
+
+    engine: Literal["embedded"] = _key("embedded", "What computes it: the engine of samebits")
+    path: str = _key("smollm2", "A GGUF file, a Hugging Face folder, or smollm2")
+    profile: str = _key("bf16", "fp32, bf16, int8 or vendor")
+    threads: int | None = _key(None, "Threads; one per usable CPU")
+    isa: str | None = _key(None, "Instruction set; the fastest")
+    max_batch: int = _key(32, "Most choices computed at once")
+    chunk: int = _key(512, "Most tokens computed in one step")
+    page_size: int = _key(16, "Tokens in a KV page: 1, 2, 4 … 256")
+    kv_memory: int | None = _key(None, "Bytes for keys and values; 512 MiB")
+    prefix_cache: bool = _key(True, "Keep prefixes of prompts")
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """A server. Of its keys only ``date`` can move a bit: it is in the prompt of chat templates that ask for it."""
+
+    models: dict[str, ModelConfig]
+    host: str = _key("127.0.0.1", "Address; loopback needs no API key")
+    port: int = _key(8000, "Port; 0 takes a free one", low=0, high=65535)
+    api_keys_file: str | None = _key(None, "File with one API key a line")
+    api_keys_env: str | None = _key(None, "Variable with API keys, by commas")
+    determinism: Level | None = _key(None, "Level if none is asked for; the highest")
+    date: datetime.date = _key(DEFAULT_DATE, "Today, for chat templates")
+    max_choices: int = _key(512, "Most open choices; more get 429", low=1)
+    request_timeout: float = _key(600.0, "Seconds until a request gets 408", low=0.001)
+    drain_timeout: float = _key(600.0, "Seconds for the rest on SIGTERM", low=0)
+    body_limit: int = _key(8 << 20, "Bytes of a body; more get 413", low=1)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The keys of a YAML file, unchecked but for being a mapping.
+
+    Raises:
+        InputError: the file cannot be read or is not a YAML mapping.
+    """
+    try:
+        content = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", field="config", remedy="Name a YAML file.") from error
+    except yaml.YAMLError as error:
+        raise InputError(f"is not YAML: {error}", field="config", remedy="Correct it.") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise InputError("is not a mapping of names to values", field="config", remedy="See docs/config.md.")
+    return content
+
+
+def make_config(values: Mapping[str, Any]) -> ServerConfig:
+    """A configuration from named values, such as those of a YAML file.
+
+    Raises:
+        InputError: an unknown name, or a value of the wrong type or out of range.
+    """
+    import orjson
+    import pydantic
+
+    from samebits.api.validation import first_problem
+
+    if not values.get("models"):
+        raise InputError("names no model", field="models", remedy="Give one, such as smollm2.")
+    model = _checker(ModelConfig)
+    server = _checker(ServerConfig, models=(GenericAlias(dict, (str, model)), ...))
+    try:
+        # As JSON, since that is where strict checking still takes a date from a text.
+        checked = server.model_validate_json(orjson.dumps(values)).model_dump()
+    except orjson.JSONEncodeError as error:
+        raise InputError(f"holds what JSON cannot: {error}", field="config", remedy="See docs/config.md.") from error
+    except pydantic.ValidationError as error:
+        problem = first_problem(error.errors(), skip=0)
+        raise InputError(
+            problem.said.removesuffix("."), field=problem.param or "config", remedy="See docs/config.md."
+        ) from error
+    models = {name: ModelConfig(**keys) for name, keys in checked.pop("models").items()}
+    return ServerConfig(models=models, **checked)
+
+
+def _checker(kind: type, **replaced: Any) -> type[pydantic.BaseModel]:
+    """A pydantic model with the names, types, defaults and bounds of a dataclass."""
+    import pydantic
+
+    hints = get_type_hints(kind)
+    definitions: dict[str, Any] = {}
+    for key in dataclasses.fields(kind):
+        bounds: dict[str, Any] = {name: key.metadata.get(bound) for name, bound in (("ge", "low"), ("le", "high"))}
+        default: Any = ... if key.default is dataclasses.MISSING else key.default
+        definitions[key.name] = hints[key.name], pydantic.Field(default=default, **bounds)
+    config = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+    return pydantic.create_model(kind.__name__, __config__=config, **(definitions | replaced))

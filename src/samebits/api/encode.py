@@ -1,0 +1,53 @@
+"""Prompts to token ids, off the event loop where a text is long."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from samebits.errors import InputError
+from samebits.llm import LLM
+
+T = TypeVar("T")
+# About a millisecond of work; longer texts are encoded in a thread, so that streams of others do not wait for them.
+MOST_CHARACTERS_INLINE: Final = 4000
+
+
+async def encode_conversation(llm: LLM, messages: Sequence[Mapping[str, Any]], date: datetime.date) -> list[int]:
+    """Token ids of a conversation, through the model's chat template.
+
+    Raises:
+        InputError: the template refuses it, or a text cannot be encoded.
+    """
+    size = sum(len(str(m.get("content"))) for m in messages)
+
+    def encode() -> list[int]:
+        return llm.encode_prompt(messages, date=date)
+
+    try:
+        return await _run(encode, size)
+    except InputError as error:
+        raise InputError(error.message, field="messages", remedy=error.remedy) from error
+
+
+async def encode_text(llm: LLM, text: str, *, add_special: bool, field: str = "prompt") -> list[int]:
+    """Token ids of a text.
+
+    Raises:
+        InputError: it cannot be encoded, or no tokens result.
+    """
+    try:
+        ids = await _run(lambda: llm.tokenizer.encode(text, add_special), len(text))
+    except InputError as error:
+        raise InputError(error.message, field=field, remedy=error.remedy) from error
+    if not ids:
+        raise InputError(
+            "has no tokens: it is empty and the model adds none", field=field, remedy="Give a non-empty text."
+        )
+    return ids
+
+
+async def _run(work: Callable[[], T], size: int) -> T:
+    return work() if size <= MOST_CHARACTERS_INLINE else await asyncio.to_thread(work)

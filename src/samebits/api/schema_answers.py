@@ -1,0 +1,233 @@
+"""What the routes answer, for /openapi.json; tests compare real answers with it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from samebits.api.config import Level
+
+
+class Answer(BaseModel):
+    """An answer or a part of one: exactly these fields, but for those that a request asks for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorDetail(Answer):
+    """What is wrong, and whose fault it is."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorAnswer(Answer):
+    """Every error has this shape."""
+
+    error: ErrorDetail
+
+
+class PromptDetails(Answer):
+    """Of the prompt's tokens."""
+
+    cached_tokens: int
+
+
+class Usage(Answer):
+    """Counts of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+
+class Param(Answer):
+    """A sampling parameter in effect, and where it came from: request, route, samebits, or the model's file and key."""
+
+    value: Any
+    origin: str
+
+
+class Promise(Answer):
+    """The promise behind an answer (docs/guide/server.md)."""
+
+    level: Level
+    fingerprint: str
+    receipt_id: str | None
+    seed: int | None
+    params: dict[str, Param]
+    prompt_tokens_sha256: str
+    output_tokens_sha256: str
+    logprobs_sha256: str
+    cached_prompt_tokens: int
+    warnings: list[str]
+
+
+class TopToken(Answer):
+    """One of the best tokens at a position."""
+
+    token: str
+    bytes: list[int] | None
+    logprob: float
+
+
+class Token(TopToken):
+    """A token of the output."""
+
+    top_logprobs: list[TopToken]
+
+
+class ChatLogprobs(Answer):
+    """Log-probabilities of the output's tokens."""
+
+    content: list[Token]
+    refusal: None
+
+
+class AssistantMessage(Answer):
+    """The answer's message."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+
+
+class ChatChoice(Answer):
+    """One of n."""
+
+    index: int
+    message: AssistantMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: Literal["stop", "length"]
+    token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+
+
+class ChatCompletion(Answer):
+    """The answer of /v1/chat/completions without stream."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChatChoice]
+    usage: Usage
+    samebits: Promise
+    prompt_token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+
+
+class LegacyTokens(Answer):
+    """Log-probabilities in the shape of the older route."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class CompletionChoice(Answer):
+    """One of n for each prompt."""
+
+    index: int
+    text: str
+    logprobs: LegacyTokens | None
+    finish_reason: Literal["stop", "length"]
+    token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+    prompt_token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+
+
+class TextCompletion(Answer):
+    """The answer of /v1/completions without stream."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[CompletionChoice]
+    usage: Usage
+    samebits: Promise
+
+
+class ModelFacts(Answer):
+    """What samebits knows of a model."""
+
+    fingerprint: str
+    profile: str
+    level: Level
+    context_length: int
+    vocab_size: int
+
+
+class ModelAnswer(Answer):
+    """One model."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    samebits: ModelFacts
+
+
+class ModelList(Answer):
+    """All models."""
+
+    object: Literal["list"]
+    data: list[ModelAnswer]
+
+
+class Status(Answer):
+    """Whether the server works."""
+
+    status: Literal["ok", "failed", "draining"]
+    faults: dict[str, str]
+
+
+class Tokenized(Answer):
+    """Token ids of a text."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    tokens_sha256: str
+    warnings: list[str]
+    token_strs: list[str] = Field(default=[], description="With return_token_strs.")
+
+
+class Detokenized(Answer):
+    """The text of token ids."""
+
+    prompt: str
+
+
+class Flushed(Answer):
+    """How many pages of the prefix cache were given up."""
+
+    pages: int
+
+
+class NativeMeta(Answer):
+    """What /generate tells besides the text."""
+
+    id: str
+    finish_reason: dict[str, Any]
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    output_token_logprobs: list[tuple[float, int, str | None]] = Field(default=[], description="With return_logprob.")
+    output_top_logprobs: list[list[tuple[float, int, str | None]]] = Field(
+        default=[], description="With top_logprobs_num."
+    )
+    samebits: Promise
+
+
+class NativeAnswer(Answer):
+    """One answer of /generate."""
+
+    text: str
+    output_ids: list[int]
+    meta_info: NativeMeta

@@ -1,0 +1,85 @@
+"""What the requests of several routes have in common. An unknown field is refused; null means the default."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from samebits.api.config import Level
+
+# A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
+NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
+MOST_PROMPTS: Final = 2048
+
+
+def _text_or_list(value: object) -> str:
+    return "<list>" if isinstance(value, list) else "<text>"
+
+
+def _prompt_kind(value: object) -> str:
+    if not isinstance(value, list):
+        return "<text>"
+    if value and isinstance(value[0], str):
+        return "<texts>"
+    return "<lists>" if value and isinstance(value[0], list) else "<ids>"
+
+
+# Which member of a union is meant is decided by the value's kind, so that an error speaks of that member alone.
+TextOrTexts = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")], Discriminator(_text_or_list)
+]
+Ids = Annotated[list[int], Field(min_length=1)]
+Prompt = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)]
+    | Annotated[Ids, Tag("<ids>")]
+    | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Discriminator(_prompt_kind),
+]
+
+
+class Strict(BaseModel):
+    """A request or a part of one: no unknown fields, no conversions."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class StreamOptions(Strict):
+    """What a stream tells besides the answer."""
+
+    include_usage: bool | None = Field(None, description="Send one more chunk, with the usage and no choices.")
+    include_obfuscation: bool | None = Field(None, description="Accepted; nothing is ever padded here.")
+
+
+class Sampling(Strict):
+    """Fields that every generating route has."""
+
+    model: str = Field(description="A name from /v1/models.")
+    temperature: float | None = Field(None, ge=0, le=2, description="0 is greedy.")
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=0, lt=2**31, description="0 keeps all ids.")
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    logit_bias: dict[str, float] | None = Field(None, description="Token id, as a string, to addend (-100 to 100).")
+    seed: int | None = Field(
+        None,
+        ge=-(2**63),
+        lt=2**63,
+        description="64-bit signed; 0 and -1 are seeds like any other. Absent or null: one is drawn and reported.",
+    )
+    n: int | None = Field(None, ge=1, le=128)
+    stop: TextOrTexts | None = Field(None, description="Up to 16 texts.")
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    determinism: Level | None = Field(None, description="The level that must be promised.")
+    return_token_ids: bool | None = Field(None, description="Add prompt_token_ids, and token_ids of each choice.")
+    # Without effect on the answer, and accepted for that reason:
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None

@@ -1,0 +1,62 @@
+"""Requests of /generate, in the form of SGLang's own route."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from samebits.api.config import Level
+from samebits.api.schema_common import MOST_PROMPTS, Ids, Strict, TextOrTexts
+
+
+def _list_kind(value: object) -> str:
+    return "<lists>" if isinstance(value, list) and value and isinstance(value[0], list) else "<ids>"
+
+
+def _text_kind(value: object) -> str:
+    return "<texts>" if isinstance(value, list) else "<text>"
+
+
+Texts = Annotated[
+    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Discriminator(_text_kind),
+]
+IdLists = Annotated[
+    Annotated[Ids, Tag("<ids>")] | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Discriminator(_list_kind),
+]
+
+
+class NativeSampling(Strict):
+    """Sampling parameters under SGLang's names."""
+
+    max_new_tokens: int | None = Field(None, ge=1, lt=2**31, description="Default 128.")
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1, lt=2**31, description="0 and -1 keep all ids.")
+    min_p: float | None = Field(None, ge=0, le=1)
+    repetition_penalty: float | None = Field(None, gt=0, le=10)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    frequency_penalty: float | None = Field(None, ge=-2, le=2)
+    sampling_seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    n: int | None = Field(None, ge=1, le=128)
+    stop: TextOrTexts | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool | None = None
+
+
+class GenerateRequest(Strict):
+    """The body of POST /generate: either text or input_ids."""
+
+    model: str | None = Field(None, description="Needed where more than one model is served.")
+    text: Texts | None = None
+    input_ids: IdLists | None = None
+    sampling_params: NativeSampling | None = None
+    return_logprob: bool | None = None
+    top_logprobs_num: int | None = Field(None, ge=0, le=20)
+    logprob_start_len: Literal[-1] | None = Field(None, description="Log-probabilities are those of the output.")
+    return_text_in_logprobs: bool | None = None
+    stream: Literal[False] | None = Field(None, description="Streams are on the /v1 routes.")
+    rid: str | None = Field(None, description="Becomes meta_info.id of a single answer.")
+    determinism: Level | None = None

@@ -1,0 +1,27 @@
+"""Requests of /tokenize and /detokenize."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from samebits.api.schema_chat import Message
+from samebits.api.schema_common import Strict
+
+
+class TokenizeRequest(Strict):
+    """The body of POST /tokenize: either a prompt or messages."""
+
+    model: str = Field(description="A name from /v1/models.")
+    prompt: str | None = None
+    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    add_special_tokens: bool | None = Field(None, description="For a prompt; default true.")
+    return_token_strs: bool | None = Field(None, description="Add the text of each token.")
+
+
+class DetokenizeRequest(Strict):
+    """The body of POST /detokenize."""
+
+    model: str = Field(description="A name from /v1/models.")
+    tokens: list[int]

@@ -1,0 +1,93 @@
+"""``samebits serve``: an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from samebits.api.config import ModelConfig, ServerConfig, make_config, read_config
+from samebits.errors import InputError
+
+_KEYS = {key.name: key for kind in (ModelConfig, ServerConfig) for key in fields(kind)}
+_MODEL_KEYS = tuple(key.name for key in fields(ModelConfig) if key.name not in ("engine", "path"))
+
+
+def _flag(name: str, **options: Any) -> Any:
+    """The option of a configuration key, with the meaning and the default that the key has."""
+    key = _KEYS[name]
+    default = "" if key.default is None else f" ({str(key.default).lower()})"
+    return typer.Option(help=f"{key.metadata['meaning']}{default}", show_default=False, **options)
+
+
+def _true_or_false(name: str, text: str) -> bool:
+    if text not in ("true", "false"):
+        raise InputError(f"{text!r} is neither true nor false", field=name, remedy="Give one of them.")
+    return text == "true"
+
+
+def serve(
+    model: Annotated[
+        str | None, typer.Argument(help="A GGUF file, a Hugging Face folder, or smollm2.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file with these names; flags win", show_default=False)
+    ] = None,
+    host: Annotated[str | None, _flag("host")] = None,
+    port: Annotated[int | None, _flag("port")] = None,
+    api_keys_file: Annotated[str | None, _flag("api_keys_file")] = None,
+    api_keys_env: Annotated[str | None, _flag("api_keys_env")] = None,
+    determinism: Annotated[str | None, _flag("determinism")] = None,
+    date: Annotated[str | None, _flag("date")] = None,
+    max_choices: Annotated[int | None, _flag("max_choices")] = None,
+    request_timeout: Annotated[float | None, _flag("request_timeout")] = None,
+    drain_timeout: Annotated[float | None, _flag("drain_timeout")] = None,
+    body_limit: Annotated[int | None, _flag("body_limit")] = None,
+    profile: Annotated[str | None, _flag("profile")] = None,
+    threads: Annotated[int | None, _flag("threads")] = None,
+    isa: Annotated[str | None, _flag("isa")] = None,
+    max_batch: Annotated[int | None, _flag("max_batch")] = None,
+    chunk: Annotated[int | None, _flag("chunk")] = None,
+    page_size: Annotated[int | None, _flag("page_size")] = None,
+    kv_memory: Annotated[int | None, _flag("kv_memory")] = None,
+    prefix_cache: Annotated[str | None, _flag("prefix_cache", metavar="<bool>")] = None,
+) -> None:
+    """Serve models over HTTP, with OpenAI's API."""
+    start = time.perf_counter()
+    flags = {name: value for name, value in locals().items() if name in _KEYS and value is not None}
+    if prefix_cache is not None:
+        flags["prefix_cache"] = _true_or_false("prefix_cache", prefix_cache)
+    values = {} if config is None else read_config(config)
+    settings = make_config(_merged(values, model, flags))
+
+    from samebits.api.app import load_models
+    from samebits.api.auth import read_api_keys
+    from samebits.api.server import make_server
+
+    keys = read_api_keys(settings)
+
+    def ready(url: str) -> None:
+        names = ", ".join(f"{name} ({m.profile})" for name, m in settings.models.items())
+        typer.echo(f"samebits: {names} at {url}/v1 after {time.perf_counter() - start:.1f} s", err=True)
+
+    make_server(settings, load_models(settings), keys, ready).run()
+
+
+def _merged(values: dict[str, Any], model: str | None, flags: dict[str, Any]) -> dict[str, Any]:
+    """The keys of the file, over which those of the command line win."""
+    of_model = {name: flags.pop(name) for name in _MODEL_KEYS if name in flags}
+    merged = values | flags
+    if model is not None:
+        merged["models"] = {Path(model).name.removesuffix(".gguf"): {"path": model}}
+    models = merged.setdefault("models", {})
+    if of_model:
+        if not isinstance(models, dict) or len(models) != 1:
+            raise InputError(
+                "is for one model", field=next(iter(of_model)), remedy="Name one model, or put it into the file."
+            )
+        [(name, keys)] = models.items()
+        merged["models"] = {name: (keys or {}) | of_model}
+    return merged

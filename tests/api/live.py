@@ -1,0 +1,248 @@
+"""Servers for tests: real HTTP on a free port, in a thread of the test's own process, over a small random model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from samebits import LLM, kernels
+from samebits.api.auth import ApiKeys
+from samebits.api.config import make_config
+from samebits.api.server import make_server
+from samebits.models.batch import Batch
+from samebits.models.tokenizer import byte_alphabet
+
+HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM, CONTEXT = 64, 96, 2, 4, 2, 16, 512
+NAME = "small"
+# ChatML, and a date for those who ask.
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if messages[0].content == 'date' %}{{ strftime_now('%Y-%m-%d') }}{% endif %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def write_model(folder: Path, **generation_config: object) -> str:
+    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and two special ones."""
+    rng = np.random.default_rng(11)
+    vocabulary = {character: i for i, character in enumerate(byte_alphabet())}
+    size = len(vocabulary) + 2
+    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens": (size, HIDDEN), "model.norm": (HIDDEN,)}
+    for i in range(LAYERS):
+        layer = f"model.layers.{i}"
+        shapes |= {
+            f"{layer}.input_layernorm": (HIDDEN,),
+            f"{layer}.self_attn.q_proj": (HEADS * HEAD_DIM, HIDDEN),
+            f"{layer}.self_attn.k_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
+            f"{layer}.self_attn.v_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
+            f"{layer}.self_attn.o_proj": (HIDDEN, HEADS * HEAD_DIM),
+            f"{layer}.post_attention_layernorm": (HIDDEN,),
+            f"{layer}.mlp.gate_proj": (INNER, HIDDEN),
+            f"{layer}.mlp.up_proj": (INNER, HIDDEN),
+            f"{layer}.mlp.down_proj": (HIDDEN, INNER),
+        }
+    scale = {2: 0.2, 1: 1.0}
+    save_file(
+        {f"{n}.weight": (rng.standard_normal(s) * scale[len(s)]).astype(np.float32) for n, s in shapes.items()},
+        folder / "model.safetensors",
+    )
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": size,
+        "hidden_size": HIDDEN,
+        "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "head_dim": HEAD_DIM,
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "tie_word_embeddings": True,
+        "hidden_act": "silu",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = tokenizers.decoders.ByteLevel()
+    backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    backend.save(str(folder / "tokenizer.json"))
+    settings = {"chat_template": TEMPLATE, "eos_token": "<|im_end|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    if generation_config:
+        (folder / "generation_config.json").write_text(json.dumps(generation_config))
+    return str(folder)
+
+
+class Scripted:
+    """A decoder that computes as the real one does and then says what is written in ``script``.
+
+    Attributes:
+        script: the bytes that follow any prompt; after them comes the end of text. None: the real logits.
+        fault: raised by the next step.
+        gate: while it is clear, steps wait.
+    """
+
+    def __init__(self, real: Any, vocabulary: Sequence[int], end: int) -> None:
+        self._real, self._vocabulary, self._end = real, vocabulary, end
+        self.script: bytes | None = None
+        self.prompt_length = 0
+        self.fault: Exception | None = None
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def forward(self, batch: Batch, cache: kernels.KvCache) -> NDArray[np.float32]:
+        self.gate.wait(30)
+        if self.fault is not None:
+            fault, self.fault = self.fault, None
+            raise fault
+        logits: NDArray[np.float32] = self._real.forward(batch, cache)
+        if self.script is not None:
+            for row, position in enumerate(batch.positions[batch.logit_rows].tolist()):
+                at = position + 1 - self.prompt_length
+                token = self._vocabulary[self.script[at]] if at < len(self.script) else self._end
+                logits[row] = 0
+                logits[row, token] = 20
+        return logits
+
+
+class Live:
+    """A server that runs, and a client for it."""
+
+    def __init__(self, llms: Mapping[str, LLM], *, keys: Sequence[str] = (), **values: object) -> None:
+        models = {name: {"path": "given to the test as it is"} for name in llms}
+        config = make_config({"models": models, "port": 0} | values)
+        urls: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.server = make_server(config, llms, ApiKeys.of(keys), urls.put)
+        self.service = self.server.service
+        self._thread = threading.Thread(target=self.server.run)
+        self._thread.start()
+        self.url = urls.get(timeout=30)
+        headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
+        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
+
+    @property
+    def engine(self) -> Any:
+        return next(iter(self.service.models.values())).llm.engine
+
+    @property
+    def driver(self) -> Any:
+        return next(iter(self.service.models.values())).driver
+
+    def close(self) -> None:
+        self.http.close()
+        self.server.handle_exit(0, None)
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the server does not end"
+
+    # ---- asking ------------------------------------------------------------------------------------------------------
+
+    def post(self, path: str, **body: Any) -> httpx.Response:
+        # Escaped, so that a test can send what is not Unicode.
+        return self.http.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
+
+    def ok(self, path: str, **body: Any) -> dict[str, Any]:
+        response = self.post(path, model=NAME, **body)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def chat(self, content: str = "Hi", **body: Any) -> dict[str, Any]:
+        return self.ok("/v1/chat/completions", **({"messages": [{"role": "user", "content": content}]} | body))
+
+    def complete(self, prompt: Any = "Hi", **body: Any) -> dict[str, Any]:
+        return self.ok("/v1/completions", prompt=prompt, **body)
+
+    def refused(self, path: str, status: int = 400, **body: Any) -> dict[str, Any]:
+        return error_of(self.post(path, **({"model": NAME} | body)), status)
+
+    def stream(self, path: str, **body: Any) -> list[dict[str, Any]]:
+        """The chunks of a stream that ends as it should."""
+        with self.http.stream("POST", path, json={"model": NAME, "stream": True} | body) as response:
+            assert response.status_code == 200, response.read()
+            assert response.headers["content-type"].startswith("text/event-stream")
+            events = list(sse_data(response.iter_lines()))
+        assert events[-1] == "[DONE]"
+        return [json.loads(event) for event in events[:-1]]
+
+
+def sse_data(lines: Iterator[str]) -> Iterator[str]:
+    """The data of server-sent events of one line each."""
+    for line in lines:
+        if line:
+            assert line.startswith("data: "), line
+            yield line.removeprefix("data: ")
+
+
+def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
+    """The error object of a response, checked for its shape."""
+    assert response.status_code == status, response.text
+    body = response.json()
+    assert body.keys() == {"error"}
+    error: dict[str, Any] = body["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert error["message"]
+    assert "Traceback" not in error["message"]
+    return error
+
+
+def joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The chunks of a stream as the answer that would have come whole."""
+    whole: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        for name, value in chunk.items():
+            if name == "choices":
+                for part in value:
+                    _add(choices.setdefault(part["index"], {}), part)
+            elif name == "object":
+                whole[name] = value.removesuffix(".chunk")
+            elif value is not None:
+                assert whole.setdefault(name, value) == value, f"{name} changes within a stream"
+    whole["choices"] = [choices[index] for index in sorted(choices)]
+    for choice in whole["choices"]:
+        if "delta" in choice:
+            choice["message"] = choice.pop("delta")
+    return whole
+
+
+def _add(choice: dict[str, Any], part: dict[str, Any]) -> None:
+    for name, value in part.items():
+        before = choice.get(name)
+        if name in ("index", "role") or before is None:
+            choice[name] = dict(value) if isinstance(value, dict) else value
+        elif isinstance(value, dict):
+            _add(before, value)
+        elif isinstance(value, str | list):
+            choice[name] = before + value
+        elif value is not None:
+            assert before == value, name
+
+
+VOLATILE = ("id", "created")
+
+
+def steady(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without what differs each time."""
+    return {name: value for name, value in answer.items() if name not in VOLATILE}
+
+
+@contextlib.contextmanager
+def live(llms: Mapping[str, LLM], **values: Any) -> Iterator[Live]:
+    server = Live(llms, **values)
+    try:
+        yield server
+    finally:
+        server.close()
