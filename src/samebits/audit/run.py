@@ -215,6 +215,7 @@ class Runner:
             condition=block.condition,
             text=None if reply.error is not None else reply.text or "",
             token_ids=reply.token_ids,
+            tokens=reply.tokens,
             logprobs=reply.logprobs,
             top_logprobs=reply.top_logprobs,
             finish_reason=reply.finish_reason,

@@ -84,10 +84,8 @@ class EmbeddedTarget:
         logprobs = None if completion.logprobs is None else tuple(map(float, completion.logprobs))
         best = None
         if completion.top_logprobs is not None and ask.top_logprobs:
-            text = self._llm.tokenizer.token_bytes
             best = tuple(
-                tuple((text(t.token_id).decode("utf-8", "replace"), float(t.logprob)) for t in tokens)
-                for tokens in completion.top_logprobs
+                tuple((self._text(t.token_id), float(t.logprob)) for t in tokens) for tokens in completion.top_logprobs
             )
         body = {
             "text": completion.text,
@@ -99,6 +97,7 @@ class EmbeddedTarget:
         return Reply(
             text=completion.text,
             token_ids=completion.token_ids,
+            tokens=tuple(map(self._text, completion.token_ids)),
             logprobs=logprobs,
             top_logprobs=best,
             finish_reason=completion.finish_reason,
@@ -114,6 +113,10 @@ class EmbeddedTarget:
             first_token_s=streamed[0],
             total_s=time.perf_counter() - started,
         )
+
+    def _text(self, token_id: int) -> str:
+        assert self._llm is not None
+        return self._llm.tokenizer.token_bytes(token_id).decode("utf-8", "replace")
 
     async def forget_prefixes(self) -> bool:
         """See ``Target.forget_prefixes``."""

@@ -50,6 +50,7 @@ class Reply:
 
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
+    tokens: tuple[str, ...] | None = None
     logprobs: tuple[float, ...] | None = None
     top_logprobs: tuple[tuple[tuple[str, float], ...], ...] | None = None
     finish_reason: str | None = None

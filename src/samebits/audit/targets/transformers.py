@@ -179,6 +179,7 @@ class TransformersTarget:
         return Reply(
             text=text,
             token_ids=tuple(tokens),
+            tokens=tuple(self._tokenizer.decode([token]) for token in tokens),
             logprobs=logprobs,
             top_logprobs=best,
             finish_reason=finish,

@@ -121,10 +121,11 @@ def reply_of(whole: object) -> Reply:
     if not isinstance(message, dict):
         raise MalformedError("the answer has no message")
     usage, ours = _object(whole.get("usage")), _object(whole.get("samebits"))
-    token_ids, logprobs, top_logprobs = _tokens(choice)
+    token_ids, tokens, logprobs, top_logprobs = _tokens(choice)
     return Reply(
         text=_text(message.get("content")),
         token_ids=token_ids,
+        tokens=tokens,
         logprobs=logprobs,
         top_logprobs=top_logprobs,
         finish_reason=_of(str, choice.get("finish_reason")),
@@ -152,12 +153,13 @@ def _of(kind: type, value: object) -> Any:
     return value if type(value) is kind else None
 
 
-def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
     entries = (choice.get("logprobs") or {}).get("content")
     ids = choice.get("token_ids")
     if not isinstance(entries, list):
-        return (tuple(ids) if isinstance(ids, list) else None), None, None
+        return (tuple(ids) if isinstance(ids, list) else None), None, None, None
     try:
+        tokens = tuple(str(entry["token"]) for entry in entries)
         logprobs = tuple(float(entry["logprob"]) for entry in entries)
         best = tuple(
             tuple((t["token"], float(t["logprob"])) for t in entry.get("top_logprobs") or ()) for entry in entries
@@ -169,7 +171,7 @@ def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any]:
         ids = ids if all(type(i) is int for i in ids) else None
     if ids is not None and len(ids) != len(logprobs):
         raise MalformedError(f"{len(ids)} token ids, but {len(logprobs)} log-probabilities")
-    return (None if ids is None else tuple(ids)), logprobs, best if any(best) else None
+    return (None if ids is None else tuple(ids)), tokens, logprobs, best if any(best) else None
 
 
 def body_digest(whole: Mapping[str, Any]) -> str | None:
