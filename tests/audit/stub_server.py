@@ -187,7 +187,9 @@ class _Connection(asyncio.Protocol):
     def _stream(self, incoming: Incoming, answer: Answer) -> None:
         complete = whole(incoming, answer)
         choice = complete["choices"][0]
-        common = {k: v for k, v in complete.items() if k not in ("choices", "usage")} | {"object": "chat.completion.chunk"}
+        common = {k: v for k, v in complete.items() if k not in ("choices", "usage")} | {
+            "object": "chat.completion.chunk"
+        }
         words = choice["message"]["content"].split(" ")
         chunks = [common | {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}]
         for i, word in enumerate(words):

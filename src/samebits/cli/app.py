@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from samebits.cli.audit import audit
 from samebits.cli.demo import demo
 from samebits.cli.generate import generate
 from samebits.cli.info import info
@@ -21,3 +22,4 @@ app.command()(generate)
 app.command()(demo)
 app.command()(info)
 app.command()(serve)
+app.command()(audit)
