@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server whose faults are known: real HTTP on a free port, in a thread, with a function as model."""
+"""An OpenAI-compatible server with known faults: real HTTP on a free port, in a thread, with a function as model."""
 
 from __future__ import annotations
 

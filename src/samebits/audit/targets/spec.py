@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -178,7 +179,8 @@ def _spec(where: str, entry: object) -> TargetSpec:
     kind, values = _kind(entry["target"], f"{where}.target")
     values |= {str(name): value for name, value in entry.items() if name != "target"}
     try:
-        return pydantic.TypeAdapter(kind).validate_python(values)
+        # As JSON, since strict checking takes only that for a dataclass.
+        return pydantic.TypeAdapter(kind).validate_json(json.dumps(values, default=str))
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join([where, *map(str, first["loc"])])

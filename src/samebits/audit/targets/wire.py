@@ -284,10 +284,8 @@ class StreamFailedError(Exception):
 
 def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for name, value in delta.items():
-        before = into.get(name)
-        if isinstance(before, str) and isinstance(value, str) and name != "role":
-            into[name] = before + value
-        elif isinstance(before, list) and isinstance(value, list):
+        before: Any = into.get(name)
+        if type(value) is type(before) and type(value) in (str, list) and name != "role":
             into[name] = before + value
         elif value is not None or name not in into:
             into[name] = value
