@@ -13,6 +13,7 @@ from typing import Any
 import httptools
 
 MODEL = "stub"
+BACKGROUND = "Write a story with these words"  # how requests of the background load begin
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Incoming:
         number: chat requests before this one.
         in_flight: chat requests at the server, this one included.
         cached: whether the same messages were seen since the cache was emptied.
+        background: requests of the audit's background load at the server.
     """
 
     headers: Mapping[str, str]
@@ -30,6 +32,7 @@ class Incoming:
     number: int
     in_flight: int
     cached: bool
+    background: int
 
     @property
     def prompt(self) -> str:
@@ -77,6 +80,7 @@ class Stub:
         self.requests: list[Incoming] = []
         self.flushes = 0
         self.in_flight = 0
+        self.background = 0
         self.most_in_flight = 0
         self.seen: set[str] = set()
         self._ready = threading.Event()
@@ -154,16 +158,26 @@ class _Connection(asyncio.Protocol):
     async def _chat(self, body: dict[str, Any], headers: Mapping[str, str]) -> None:
         server = self._stub
         messages = json.dumps(body["messages"])
+        is_background = body["messages"][-1]["content"].startswith(BACKGROUND)
         server.in_flight += 1
+        server.background += is_background
         server.most_in_flight = max(server.most_in_flight, server.in_flight)
         try:
-            incoming = Incoming(headers, body, len(server.requests), server.in_flight, messages in server.seen)
+            incoming = Incoming(
+                headers,
+                body,
+                number=len(server.requests),
+                in_flight=server.in_flight,
+                cached=messages in server.seen,
+                background=server.background,
+            )
             server.requests.append(incoming)
             answer = server.model(incoming)
             await asyncio.sleep(answer.delay)
             server.seen.add(messages)
         finally:
             server.in_flight -= 1
+            server.background -= is_background
         if answer.drop == "before":
             self._transport.close()
         elif answer.status != 200:

@@ -166,7 +166,7 @@ class Runner:
             for number in range(step.background):
                 self._release(self._plan.background(step, number))
             if block.cold:
-                await self._target.forget_prefixes()
+                await self._forget_prefixes()
             stay = Stay(self._traffic, background=False)
             self._journal.sent(self._name, step.index)
             started = time.time()
@@ -174,6 +174,10 @@ class Runner:
             timing = Timing(started=started, total_s=float(reply.total_s), first_token_s=reply.first_token_s)
             self._note(self._observation(block, step, reply, _evidence(reply, stay), timing))
             self._watch(reply)
+
+    async def _forget_prefixes(self) -> None:
+        if not await self._target.forget_prefixes():
+            self._target.notes["prefix"] = "the target offers no way to empty its prefix cache: no run was made cold"
 
     def _release(self, ask: Ask) -> None:
         async def stray() -> None:

@@ -54,7 +54,7 @@ class HttpTarget:
         self._model = spec.model or ""
         self._extras: frozenset[str] = frozenset()
         self._limit_name = "max_tokens"
-        self._flush: str | None = None
+        self._flushes: tuple[str, ...] = FLUSHES  # those that may exist
         self._quiet_until = 0.0  # of the loop's clock: a rate limit holds for every request
         self._session: aiohttp.ClientSession | None = None
 
@@ -79,15 +79,13 @@ class HttpTarget:
             self._extras = wanted_extras(probes)
             for probe in probes:
                 await self._probe(probe)
-            self._flush = await self._find_flush()
             known = {
                 "model": self._model,
                 "accepted": sorted(self._extras),
                 "limit_name": self._limit_name,
-                "flush": self._flush,
                 "notes": dict(self.notes),
             }
-        self._model, self._flush, self._limit_name = known["model"], known["flush"], known["limit_name"]
+        self._model, self._limit_name = known["model"], known["limit_name"]
         self._extras = frozenset(known["accepted"])
         self.notes = dict(known["notes"])
         return known
@@ -143,16 +141,6 @@ class HttpTarget:
             )
         answer = f"HTTP {status}" if status else "no answer"
         return MeasurementError(f"{self._spec.name} cannot be asked ({answer}) at {what}: {said}")
-
-    async def _find_flush(self) -> str | None:
-        for path in FLUSHES:
-            try:
-                status, _, _ = await self._simple("POST", path, root=True)
-            except MeasurementError:
-                return None
-            if status == 200:
-                return path
-        return None
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 
@@ -245,11 +233,14 @@ class HttpTarget:
         return replace(reply, stream_events=joiner.events, first_token_s=first)
 
     async def forget_prefixes(self) -> bool:
-        """See ``Target.forget_prefixes``."""
-        if self._flush is None:
-            return False
-        status, _, _ = await self._simple("POST", self._flush, root=True)
-        return status == 200
+        """See ``Target.forget_prefixes``. Looked for only here, since it empties the cache for everybody."""
+        while self._flushes:
+            status, _, _ = await self._simple("POST", self._flushes[0], root=True)
+            if status == 200:
+                self._flushes = self._flushes[:1]
+                return True
+            self._flushes = self._flushes[1:]
+        return False
 
     async def close(self) -> None:
         """See ``Target.close``."""
