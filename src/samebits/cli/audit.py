@@ -161,9 +161,9 @@ def _run(
     with Journal(path, plan.digest(specs), plan.document()) as journal:
         past = journal.past
         if past.head is not None:
-            console.print(f"Goes on with {path}: {len(past.done)} requests have an outcome.", highlight=False)
+            _say(console, f"Goes on with {path}: {len(past.done)} requests have an outcome.")
         if past.torn:
-            console.print(f"Its last line was cut short by a crash; {past.torn} bytes were removed.", highlight=False)
+            _say(console, f"Its last line was cut short by a crash; {past.torn} bytes were removed.")
         shown = Progress(*columns, console=console, transient=True)
         tasks = {spec.name: shown.add_task(spec.name, total=plan.counts.measured, start=False) for spec in specs}
 
@@ -180,10 +180,10 @@ def _run(
             ):
                 measured = runner.run(work)
         except BaseException:
-            console.print(f"Interrupted. The same command with --journal {path} goes on.", highlight=False)
+            _say(console, f"Interrupted. The same command with --journal {path} goes on.")
             raise
     results = [evaluate([o for o in read_journal(path) if o.target == spec.name]) for spec in specs]
-    console.print(f"All answers are in {path}.", highlight=False)
+    _say(console, f"All answers are in {path}.")
     return measured, results
 
 
@@ -197,7 +197,7 @@ def _passes(console: Console, results: Sequence[Result], fail_under: float) -> b
         interval = result.metrics.view("text").repeat.interval
         bound = "no interval" if interval is None else f"{interval.confidence:.0%} interval from {interval.low:.4f}"
         word = "not below" if rate >= fail_under else "BELOW"
-        console.print(f"{name}: exact-repeat rate {rate:.4f} is {word} {fail_under:g} ({bound}).", highlight=False)
+        _say(console, f"{name}: exact-repeat rate {rate:.4f} is {word} {fail_under:g} ({bound}).")
         passes &= rate >= fail_under
     return passes
 
@@ -228,7 +228,7 @@ def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> Non
             table.add_row(f"cost of {spec.name}", f"at most about {plan.cost(spec.prices):,.2f}")
     console.print(table)
     for warning in plan.warnings():
-        console.print(warning, highlight=False)
+        _say(console, warning)
 
 
 def _show(console: Console, measured: Measured, result: Result) -> None:
@@ -253,16 +253,21 @@ def _show(console: Console, measured: Measured, result: Result) -> None:
         )
     console.print(table)
     for line in verdict(result):
-        console.print(line, highlight=False)
+        _say(console, line)
     for name, note in measured.notes.items():
-        console.print(f"{name}: {note}", highlight=False, markup=False)
+        _say(console, f"{name}: {note}")
     for error, count in metrics.errors:
         detail = measured.progress.details.get(error)
         console.print(
             f"{count} runs failed: {error}" + (f" ({detail})" if detail else ""), highlight=False, markup=False
         )
     if measured.progress.retries:
-        console.print(f"{measured.progress.retries} requests were sent again.", highlight=False)
+        _say(console, f"{measured.progress.retries} requests were sent again.")
+
+
+def _say(console: Console, sentence: str) -> None:
+    """Prints a sentence as it is: not wrapped where its reader is a program, and with its brackets."""
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def _share(value: float | None) -> str:
