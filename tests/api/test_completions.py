@@ -175,9 +175,10 @@ def test_legacy_logprobs(script: Any) -> None:
 
 
 def test_logit_bias(api: Live) -> None:
-    assert api.complete(max_tokens=1, logit_bias={"65": 100})["choices"][0]["text"] == api.ok(
-        "/detokenize", tokens=[65]
-    )["prompt"]
+    assert (
+        api.complete(max_tokens=1, logit_bias={"65": 100})["choices"][0]["text"]
+        == api.ok("/detokenize", tokens=[65])["prompt"]
+    )
     free = api.complete(max_tokens=50, ignore_eos=True, return_token_ids=True)["choices"][0]["token_ids"]
     banned = str(free[0])
     ids = api.complete(max_tokens=50, ignore_eos=True, return_token_ids=True, logit_bias={banned: -100})

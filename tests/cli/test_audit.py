@@ -150,7 +150,7 @@ def test_wrong_input_names_the_field_and_exits_with_2(
 
 
 def test_after_kill_9_nothing_that_was_paid_is_paid_again(tmp_path: Path, prompts: str) -> None:
-    """Killed three times in the middle; at the end each request of the plan has an outcome and was sent at most once."""
+    """Killed twice in the middle: each request of the plan gets an outcome, and was sent at most once."""
     options = [
         "--prompts",
         prompts,

@@ -6,6 +6,7 @@ import typer
 
 from samebits.cli.audit import audit
 from samebits.cli.demo import demo
+from samebits.cli.doctor import doctor
 from samebits.cli.generate import generate
 from samebits.cli.info import info
 from samebits.cli.serve import serve
@@ -23,3 +24,4 @@ app.command()(demo)
 app.command()(info)
 app.command()(serve)
 app.command()(audit)
+app.command()(doctor)

@@ -258,9 +258,7 @@ def _show(console: Console, measured: Measured, result: Result) -> None:
         _say(console, f"{name}: {note}")
     for error, count in metrics.errors:
         detail = measured.progress.details.get(error)
-        console.print(
-            f"{count} runs failed: {error}" + (f" ({detail})" if detail else ""), highlight=False, markup=False
-        )
+        _say(console, f"{count} runs failed: {error}" + (f" ({detail})" if detail else ""))
     if measured.progress.retries:
         _say(console, f"{measured.progress.retries} requests were sent again.")
 

@@ -1,9 +1,9 @@
 """What in this process can move bits: an inventory with hazards and remedies (``samebits doctor``).
 
-    from samebits.audit.doctor import examine
+from samebits.audit.doctor import examine
 
-    for finding in examine().findings:
-        print(finding)
+for finding in examine().findings:
+    print(finding)
 """
 
 from samebits.audit.doctor.examine import Examination, examine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.metadata
 import os
 import pickle
@@ -202,14 +203,13 @@ def _tensorflow_switches() -> dict[str, str]:
     tensorflow: Any = sys.modules.get("tensorflow")
     if tensorflow is None:
         return {}
-    from tensorflow.python.eager import context
-    from tensorflow.python.framework import config
-
-    seed = context.global_seed()
-    return {
-        "tensorflow.op_determinism": _on(config.is_op_determinism_enabled()),
-        "tensorflow.global_seed": "not set" if seed is None else "set",
-    }
+    try:  # there is no public way to ask
+        config: Any = importlib.import_module("tensorflow.python.framework.config")
+        context: Any = importlib.import_module("tensorflow.python.eager.context")
+        deterministic, seed = _on(config.is_op_determinism_enabled()), context.global_seed()
+    except (ImportError, AttributeError):
+        return {"tensorflow.op_determinism": "unknown", "tensorflow.global_seed": "unknown"}
+    return {"tensorflow.op_determinism": deterministic, "tensorflow.global_seed": "not set" if seed is None else "set"}
 
 
 def _random_states() -> dict[str, str]:

@@ -101,14 +101,22 @@ PACKAGES: Final = (
         hazard="batches concurrent requests, and sums in another order for another batch",
         remedy="One slot, or audit under load.",
     ),
-    Package(name="onnxruntime", hazard=_BATCH, remedy="use_deterministic_compute, a fixed number of threads, fixed shapes."),
+    Package(
+        name="onnxruntime", hazard=_BATCH, remedy="use_deterministic_compute, a fixed number of threads, fixed shapes."
+    ),
     Package(name="openvino", hazard=f"{_BATCH}; converts to other number formats by device", remedy=_PIN),
     Package(name="ctranslate2", hazard=_BATCH, remedy="Fixed batches, a fixed number of threads."),
-    Package(name="flash-attn", hazard="split count in decoding depends on the whole batch", remedy="Fix the split size."),
-    Package(name="xformers", hazard="picks an attention kernel by shape", remedy="Name the kernel, and pin the version."),
+    Package(
+        name="flash-attn", hazard="split count in decoding depends on the whole batch", remedy="Fix the split size."
+    ),
+    Package(
+        name="xformers", hazard="picks an attention kernel by shape", remedy="Name the kernel, and pin the version."
+    ),
     Package(name="triton", hazard="autotuning may pick another tile, and another order, in each process", remedy=_PIN),
     Package(name="bitsandbytes", hazard="quantised kernels change between releases", remedy=_PIN),
-    Package(name="deepspeed", hazard="reduces over devices in an order of its own", remedy="Fix the number of devices."),
+    Package(
+        name="deepspeed", hazard="reduces over devices in an order of its own", remedy="Fix the number of devices."
+    ),
     Package(
         name="transformers",
         hazard="pads requests into batches, which moves bits; releases change templates and defaults of generation",
@@ -120,14 +128,18 @@ PACKAGES: Final = (
         remedy="Pin the version; keep golden ids of a few texts; send token ids where you can.",
     ),
     Package(name="sentencepiece", hazard="releases have changed the ids of the same text", remedy="Pin the version."),
-    Package(name="jinja2", hazard="renders the chat template; a template may ask for today's date", remedy="Pin the date."),
+    Package(
+        name="jinja2", hazard="renders the chat template; a template may ask for today's date", remedy="Pin the date."
+    ),
     Package(
         name="numpy",
         hazard="its BLAS picks kernels by CPU, threads and shape",
         remedy="Fixed CPU type, threads and shapes, or kernels with a stated order.",
     ),
     Package(name="scipy", hazard="carries a BLAS of its own, beside numpy's", remedy="See the BLAS libraries below."),
-    Package(name="mkl", hazard="picks kernels by CPU, threads, shape and alignment", remedy="MKL_CBWR, and fixed threads."),
+    Package(
+        name="mkl", hazard="picks kernels by CPU, threads, shape and alignment", remedy="MKL_CBWR, and fixed threads."
+    ),
     Package(name="cupy", hazard=_BATCH, remedy=_PIN),
 )
 
@@ -258,7 +270,8 @@ VARIABLES: Final = (
         read="library load",
         readers=("tensorflow",),
         packages=("tensorflow",),
-        set="best effort up to 2.5; from 2.6 on operations without a deterministic form raise (tensorflow/tensorflow#51466)",
+        set="best effort up to 2.5; from 2.6 on, operations without a deterministic form raise "
+        "(tensorflow/tensorflow#51466)",
         remedy="Call tf.config.experimental.enable_op_determinism() after tf.random.set_seed.",
         cost="slower; some operations raise",
     ),

@@ -52,7 +52,9 @@ def judge(facts: Facts) -> list[Finding]:
 def _machine(facts: Facts) -> Iterator[Finding]:
     isa = ", ".join(facts.isa) or "unknown"
     hazard = "libraries pick kernels by CPU type, so that another machine may give other bits"
-    yield Finding("machine", "CPU", f"{facts.cpu} ({isa}), {facts.cpus} usable", "note", hazard, "Note it with results.")
+    yield Finding(
+        "machine", "CPU", f"{facts.cpu} ({isa}), {facts.cpus} usable", "note", hazard, "Note it with results."
+    )
     gpu = "atomics and autotuning vary from run to run, and kernels with the GPU type"
     for name in facts.gpus:
         yield Finding("machine", "GPU", name, "note", gpu, "See the variables and switches.")
@@ -130,7 +132,9 @@ def _too_late(variable: Variable, facts: Facts) -> str:
         threads = {library.threads for library in facts.libraries if {library.name, library.api} & kinds}
         if value is not None and threads == {int(value) if value.isdecimal() else -1}:
             return ""  # it was in time, or the library was told in another way
-        return f"set after {', '.join(readers)} had been loaded, which runs {', '.join(map(str, sorted(threads)))} threads"
+        return (
+            f"set after {', '.join(readers)} had been loaded, which runs {', '.join(map(str, sorted(threads)))} threads"
+        )
     return f"set at run time, and {', '.join(readers)} is loaded: it counts only if it was set before that"
 
 
@@ -146,7 +150,6 @@ def changes(before: Facts, after: Facts) -> list[str]:
             if old.get(name) != new.get(name):
                 cost = costs.get(name, "none")
                 said.append(f"{name}: {old.get(name, 'not set')} → {new.get(name, 'not set')} (cost: {cost})")
-    for name in sorted(before.random_states.keys() & after.random_states.keys()):
-        if before.random_states[name] != after.random_states[name]:
-            said.append(f"the random state of {name} was changed")
-    return said
+    both = before.random_states.keys() & after.random_states.keys()
+    moved = sorted(name for name in both if before.random_states[name] != after.random_states[name])
+    return said + [f"the random state of {name} was changed" for name in moved]
