@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from samebits.cli.advise import advise
 from samebits.cli.audit import audit
 from samebits.cli.demo import demo
 from samebits.cli.doctor import doctor
@@ -25,3 +26,4 @@ app.command()(info)
 app.command()(serve)
 app.command()(audit)
 app.command()(doctor)
+app.command()(advise)
