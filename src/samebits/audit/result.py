@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.audit.attribution import Attribution, attribute
 from samebits.audit.metrics import Metrics, in_words, measure
 from samebits.audit.observation import Observation
+from samebits.audit.plain import plain
 from samebits.audit.preconditions import Exercise, SeedUse, chunked_prefill, seed_use
 from samebits.audit.views import View
 from samebits.errors import MeasurementError
@@ -110,19 +110,3 @@ def _causes(attribution: Attribution) -> Iterable[str]:
     idle = [f"{f.name} ({f.exercise.why})" for f in attribution.factors if f.status == "not exercised" and f.exercise]
     if idle:
         yield f"Not exercised, so that nothing is known about it: {'; '.join(idle)}."
-
-
-def plain(value: object) -> object:
-    """A value as JSON's types: dataclasses as objects, without what is a function; numbers that JSON lacks as texts."""
-    if is_dataclass(value) and not isinstance(value, type):
-        pairs = [(f.name, getattr(value, f.name)) for f in fields(value)]
-        return {name: plain(x) for name, x in pairs if not callable(x)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(x) for key, x in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(x) for x in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)

@@ -25,7 +25,7 @@ def advise(
     """Recommend an approach for a use case, with a ready configuration and the reason."""
     from samebits.audit.advise import advise as find
     from samebits.audit.advise import read_needs
-    from samebits.audit.result import plain
+    from samebits.audit.plain import plain
 
     found = find(_ask() if needs is None else read_needs(Path(needs)))
     if write is not None:

@@ -30,7 +30,7 @@ def doctor(
         _run(after)
     found = examine()
     if as_json:
-        from samebits.audit.result import plain
+        from samebits.audit.plain import plain
 
         document = plain(found)
         typer.echo(json.dumps(document, indent=2))

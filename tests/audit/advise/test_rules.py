@@ -93,6 +93,6 @@ def test_answers_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_answers_are_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(InputError, match="needs|budget|creativity") as caught:
+    with pytest.raises(InputError, match=r"needs|budget|creativity") as caught:
         read_needs(write(tmp_path, text))
     assert said in str(caught.value)
