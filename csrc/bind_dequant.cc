@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "dequant.h"
+#include "thread_pool.h"
 
 namespace nb = nanobind;
 
@@ -23,6 +24,7 @@ void dequantize_array(std::string_view type_name, const Bytes& src, const Floats
   bool fits;
   {
     nb::gil_scoped_release release;
+    FloatEnvironment environment;
     fits = dequantize(type, src.data(), src.size(), out.data(), out.size());
   }
   if (!fits) {

@@ -183,13 +183,26 @@ void topk_rows(Context& context, In<float, 2> logits, Out<int32_t, 2> ids, Out<f
   });
 }
 
-int64_t sample_one(Context& context, In<float, 1> logits, float temperature, int64_t top_k, double top_p, double min_p,
-                   int64_t seed, uint32_t token_index, uint32_t choice) {
-  require(logits.shape(0) > 0 && temperature >= 0 && top_k >= 0 && top_p > 0 && top_p <= 1 && min_p >= 0 && min_p <= 1,
-          "sample: parameter out of range");
+void sample_rows(Context& context, In<float, 2> logits, In<float, 1> temperature, In<int64_t, 1> top_k,
+                 In<double, 1> top_p, In<double, 1> min_p, In<int64_t, 1> seed, In<uint32_t, 1> token_index,
+                 In<uint32_t, 1> choice, Out<int32_t, 1> out) {
+  const size_t rows = logits.shape(0);
+  require(logits.shape(1) > 0, "logits: no vocabulary");
+  for (const size_t n : {temperature.shape(0), top_k.shape(0), top_p.shape(0), min_p.shape(0), seed.shape(0),
+                         token_index.shape(0), choice.shape(0), out.shape(0)})
+    require(n == rows, "sample: one parameter and one id per row of logits");
+  std::vector<Draw> draws;
+  for (size_t r = 0; r < rows; ++r) {
+    draws.push_back({temperature.data()[r], top_k.data()[r], top_p.data()[r], min_p.data()[r], seed.data()[r],
+                     token_index.data()[r], choice.data()[r]});
+    const Draw& d = draws.back();
+    require(d.temperature >= 0 && d.temperature < __builtin_inff() && d.top_k >= 0 && d.top_p > 0 && d.top_p <= 1 &&
+                d.min_p >= 0 && d.min_p <= 1,
+            "sample: parameter out of range");
+  }
   Operation operation(context);
-  return sample({logits.data(), int64_t(logits.shape(0)), temperature, top_k, top_p, min_p, seed, token_index, choice},
-                *context.table, context.pool, context.scratch);
+  sample({logits.data(), int64_t(rows), int64_t(logits.shape(1)), draws.data(), out.data()}, *context.table,
+         context.pool, context.scratch);
 }
 
 }  // namespace
@@ -225,14 +238,6 @@ NB_MODULE(_core, m) {
              new (self) KvCache(profile_of(profile) != Profile::kFp32, layers, pages, page_size, kv_heads, head_dim);
            },
            "profile"_a, "layers"_a, "pages"_a, "page_size"_a, "kv_heads"_a, "head_dim"_a)
-      .def("zero_pages",
-           [](const KvCache& c, In<int32_t, 1> pages) {
-             for (size_t i = 0; i < pages.shape(0); ++i) {
-               require(pages.data()[i] >= 0 && pages.data()[i] < c.pages, "pages: outside the cache");
-               c.zero_page(pages.data()[i]);
-             }
-           },
-           "pages"_a)
       .def_ro("pages", &KvCache::pages)
       .def_ro("page_size", &KvCache::page_size)
       .def_prop_ro("nbytes", [](const KvCache& c) { return c.keys.size() + c.values.size(); });
@@ -272,8 +277,8 @@ NB_MODULE(_core, m) {
   m.def("log_softmax", &log_softmax, "context"_a, "logits"_a, "out"_a);
   m.def("argmax", &argmax_rows, "context"_a, "logits"_a, "out"_a);
   m.def("topk", &topk_rows, "context"_a, "logits"_a, "ids"_a, "values"_a);
-  m.def("sample", &sample_one, "context"_a, "logits"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a,
-        "token_index"_a, "choice"_a);
+  m.def("sample", &sample_rows, "context"_a, "logits"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a,
+        "token_index"_a, "choice"_a, "out"_a);
   m.def("philox", &philox, "seed"_a, "token_index"_a, "choice"_a);
   bind_dequant(m);
 }

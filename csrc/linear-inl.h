@@ -150,10 +150,10 @@ struct Int8Product {
 
 // One tile: R rows by V panels. Inputs lie in groups of sixteen units: unit k of row r at x[(k / 16 · R + r) · 16 + k % 16], so
 // that rows are converted with vector stores, and the rows of one unit are a constant distance apart. The blocks of the rows of a
-// tile lie side by side.
+// tile lie side by side. `ahead` words further on lies what the next tile will read of the weights; it is fetched meanwhile.
 template <class P, int R, int V>
 SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const uint32_t* w, int64_t panel_stride,
-                            int64_t units, F32 (&total)[R][V]) {
+                            int64_t units, int64_t ahead, F32 (&total)[R][V]) {
   for (int64_t begin = 0; begin < units; begin += P::kBlockUnits, blocks += R) {
     const int64_t end = begin + P::kBlockUnits < units ? begin + P::kBlockUnits : units;
     typename P::Sum acc[R][V];
@@ -165,6 +165,9 @@ SB_INLINE void product_tile(const uint32_t* x, const Int8Block* blocks, const ui
       const uint32_t* group = x + k * R;
       const int64_t count = end - k < kLanes ? end - k : kLanes;
       for (int64_t j = 0; j < count; ++j) {
+        if constexpr (R > 1)  // a single row computes less than it reads, and has no time for more
+#pragma GCC unroll 8
+          for (int v = 0; v < V; ++v) __builtin_prefetch(w + v * panel_stride + (k + j) * kLanes + ahead, 0, 2);
 #pragma GCC unroll 16
         for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
@@ -195,11 +198,11 @@ struct LinearJob {
 };
 
 template <class P, int R, int V>
-void linear_tile(const LinearJob& job, int64_t row0, int64_t panel0) {
+void linear_tile(const LinearJob& job, int64_t row0, int64_t panel0, int64_t ahead) {
   const PackedMatrix& w = *job.args->w;
   F32 total[R][V];
   product_tile<P, R, V>(job.x + row0 * job.x_stride, job.blocks + row0 * job.block_count, w.panel(panel0),
-                        w.units() * kLanes, w.units(), total);
+                        w.units() * kLanes, w.units(), ahead * w.units() * kLanes, total);
   for (int r = 0; r < R; ++r) {
     for (int v = 0; v < V; ++v) {
       const int64_t n = (panel0 + v) * kLanes, count = w.rows - n < kLanes ? w.rows - n : kLanes;
@@ -225,18 +228,22 @@ constexpr int tile_vectors() {
   return room >= kSharePanels ? kSharePanels : room >= 4 ? 4 : room >= 2 ? 2 : 1;
 }
 
+// A run of panels; `limit` is where the share that it belongs to ends.
+struct PanelRun { int64_t begin, end, limit; };
+
 // The panels that are left when V do not fit are taken by halves; for a single row, whose chains are too few for that, at once.
 template <class P, int R, int V = tile_vectors<P, R>()>
-void linear_panels(const LinearJob& job, int64_t row0, int64_t panel, int64_t panel_end) {
-  for (; panel + V <= panel_end; panel += V) linear_tile<P, R, V>(job, row0, panel);
+void linear_panels(const LinearJob& job, int64_t row0, PanelRun run) {
+  for (; run.begin + V <= run.end; run.begin += V)
+    linear_tile<P, R, V>(job, row0, run.begin, run.begin + 2 * V <= run.limit ? V : 0);
   if constexpr (V > 1)
-    if (panel < panel_end) linear_panels<P, R, (R > 1 ? V / 2 : V - 1)>(job, row0, panel, panel_end);
+    if (run.begin < run.end) linear_panels<P, R, (R > 1 ? V / 2 : V - 1)>(job, row0, run);
 }
 
 template <class P, int R>
-void linear_rows(const LinearJob& job, int64_t rows, int64_t row0, int64_t panel, int64_t panel_end) {
-  if (rows == R) return linear_panels<P, R>(job, row0, panel, panel_end);
-  if constexpr (R > 1) linear_rows<P, R - 1>(job, rows, row0, panel, panel_end);
+void linear_rows(const LinearJob& job, int64_t rows, int64_t row0, PanelRun run) {
+  if (rows == R) return linear_panels<P, R>(job, row0, run);
+  if constexpr (R > 1) linear_rows<P, R - 1>(job, rows, row0, run);
 }
 
 // Converts the rows of one tile.
@@ -290,11 +297,18 @@ void linear_product(const LinearArgs& args, ThreadPool& pool, Buffer& scratch) {
   const int64_t threads = pool.threads(), panels = w.panels();
   const int64_t even = ceil_div(ceil_div(panels, kSharePanels), threads) * threads, shares = even < panels ? even : panels;
   const int64_t wanted = ceil_div(8 * threads, shares), parts = wanted < job.tiles ? wanted : job.tiles;
+  // With a few tiles, all of them pass before the next panels, whose weights arrive meanwhile. The inputs of more tiles do not
+  // stay in cache for that.
+  const int64_t together = job.tiles > 1 && job.tiles <= 4 ? kTileVectors : kSharePanels;
   pool.run(shares * parts, [&](int64_t item) {
-    const int64_t share = item / parts, part = item % parts;
-    for (int64_t tile = part * job.tiles / parts; tile < (part + 1) * job.tiles / parts; ++tile) {
-      const int64_t begin = job.tile_begin(tile), rows = job.tile_begin(tile + 1) - begin;
-      linear_rows<P, P::kRows>(job, rows, begin, share * panels / shares, (share + 1) * panels / shares);
+    const int64_t begin = item / parts * panels / shares, end = (item / parts + 1) * panels / shares;
+    const int64_t part = item % parts, tile_end = (part + 1) * job.tiles / parts;
+    for (int64_t panel = begin; panel < end; panel += together) {
+      const PanelRun run{panel, panel + together < end ? panel + together : end, end};
+      for (int64_t tile = part * job.tiles / parts; tile < tile_end; ++tile) {
+        const int64_t row0 = job.tile_begin(tile);
+        linear_rows<P, P::kRows>(job, job.tile_begin(tile + 1) - row0, row0, run);
+      }
     }
   });
 }

@@ -1,6 +1,7 @@
 #include "sample.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <vector>
 
@@ -9,41 +10,98 @@ namespace {
 
 using Wide = unsigned __int128;
 constexpr double kOne40 = 1099511627776.0;  // 2^40, the weight of the best id
+constexpr int64_t kAtOnce = 64;             // ids in a loop that compilers turn into vectors
 
 struct Candidate {
   float logit;
   int32_t id;
-  uint64_t weight;
+  uint64_t share;  // of what a prefix of the order is cut by: its weight, or 1 for a count
   bool operator<(const Candidate& other) const {
     return logit > other.logit || (logit == other.logit && id < other.id);
   }
 };
 
-uint64_t total_weight(const std::vector<Candidate>& kept) {
+// A row while ids are dropped from it: one that is dropped gets the weight 0.
+struct Row {
+  const float* logits;
+  int64_t vocab;
+  uint64_t* weights;
+};
+
+uint64_t total_weight(const Row& row) {
   uint64_t sum = 0;
-  for (const Candidate& c : kept) sum += c.weight;
+  for (int64_t i = 0; i < row.vocab; ++i) sum += row.weights[i];
   return sum;
 }
 
-void keep_top_k(std::vector<Candidate>& kept, int64_t k) {
-  if (k == 0 || k >= int64_t(kept.size())) return;
-  std::nth_element(kept.begin(), kept.begin() + k - 1, kept.end());
-  kept.resize(size_t(k));
+void drop_after(const Candidate& last, const Row& row) {
+  for (int32_t i = 0; i < int32_t(row.vocab); ++i) {  // in 32 bits, so that compilers turn it into vectors
+    const float l = row.logits[i];
+    const int32_t kept = (l > last.logit) | ((l == last.logit) & (i <= last.id));
+    row.weights[i] &= uint64_t(-int64_t(kept));
+  }
 }
 
-void keep_top_p(std::vector<Candidate>& kept, double top_p) {
-  if (top_p >= 1.0) return;
-  const Wide wanted = Wide(uint64_t(std::floor(top_p * 4294967296.0))) * total_weight(kept);
-  // The prefix ends in [low, high): halve that by rank until little is left to sort. Sorting the whole would add no more
-  // than an order that nothing asks for.
-  auto low = kept.begin(), high = kept.end();
-  uint64_t sum = 0;  // of the weights before low
-  while (high - low > 64) {
+// Ids in buckets whose order is the order of ids: each step from a logit to its bucket is monotone, roundings included.
+// 32 units of T below the best, where weights are 0, is the end.
+class Buckets {
+ public:
+  static constexpr int kCount = 2048;
+
+  Buckets(const Row& row, float most, float temperature) : row_(row), most_(most) {
+    float least[kAtOnce];
+    std::fill(least, least + kAtOnce, most);
+    int64_t i = 0;
+    for (; i + kAtOnce <= row.vocab; i += kAtOnce)
+      for (int64_t j = 0; j < kAtOnce; ++j) least[j] = std::min(least[j], row.logits[i + j]);
+    for (; i < row.vocab; ++i) least[0] = std::min(least[0], row.logits[i]);
+    const float range = std::min(most - *std::min_element(least, least + kAtOnce), 32 * temperature);
+    scale_ = range > 0 ? std::min((kCount - 1) / range, 0x1p127f) : 0;  // finite, so that the best is in bucket 0
+  }
+
+  // The bucket in which the shortest prefix of the order ends for which reached(sum of shares) holds; it must hold for the
+  // whole. Adds the shares of the buckets before to sum.
+  template <class Share, class Reached>
+  std::vector<Candidate> where_prefix_ends(const Share& share, const Reached& reached, uint64_t& sum) const {
+    std::vector<uint64_t> shares(kCount, 0);
+    each([&](int64_t i, int bucket) { shares[size_t(bucket)] += share(i); });
+    int last = 0;
+    for (; !reached(sum + shares[size_t(last)]); ++last) sum += shares[size_t(last)];
+    std::vector<Candidate> found;
+    each([&](int64_t i, int bucket) {
+      if (bucket == last) found.push_back({row_.logits[i], int32_t(i), share(i)});
+    });
+    return found;
+  }
+
+ private:
+  template <class Item>
+  void each(const Item& item) const {
+    int buckets[kAtOnce];
+    for (int64_t i = 0; i < row_.vocab; i += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, row_.vocab - i);
+      for (int64_t j = 0; j < count; ++j) {
+        const float b = (most_ - row_.logits[i + j]) * scale_;
+        buckets[j] = int(b < float(kCount - 1) ? b : float(kCount - 1));  // excluded ids, too: b is +infinity or a NaN
+      }
+      for (int64_t j = 0; j < count; ++j) item(i + j, buckets[j]);
+    }
+  }
+
+  const Row& row_;
+  float most_, scale_;
+};
+
+// The last candidate of the shortest prefix of their order, at least one, for which reached(sum + their shares) holds.
+template <class Reached>
+Candidate last_of_prefix(std::vector<Candidate>& candidates, uint64_t sum, const Reached& reached) {
+  auto low = candidates.begin(), high = candidates.end();
+  while (high - low > 64) {  // it is in [low, high): halve that by rank until little is left to sort
     const auto middle = low + (high - low) / 2;
     std::nth_element(low, middle, high);
     uint64_t half = 0;
-    for (auto c = low; c < middle; ++c) half += c->weight;
-    if ((Wide(sum + half) << 32) >= wanted) {
+    for (auto c = low; c < middle; ++c) half += c->share;
+    if (reached(sum + half)) {
       high = middle;
     } else {
       low = middle;
@@ -51,10 +109,49 @@ void keep_top_p(std::vector<Candidate>& kept, double top_p) {
     }
   }
   std::sort(low, high);
-  do {
-    sum += (low++)->weight;
-  } while (low < high && (Wide(sum) << 32) < wanted);
-  kept.erase(low, kept.end());
+  for (sum += low->share; !reached(sum); sum += low->share) ++low;
+  return *low;
+}
+
+void keep_top_k(const Row& row, const Buckets& buckets, int64_t k) {
+  const auto reached = [&](uint64_t count) { return count >= uint64_t(k); };
+  uint64_t before = 0;
+  auto ends = buckets.where_prefix_ends([](int64_t) { return uint64_t(1); }, reached, before);
+  drop_after(last_of_prefix(ends, before, reached), row);
+}
+
+void keep_top_p(const Row& row, const Buckets& buckets, double top_p, bool few) {
+  const Wide wanted = Wide(uint64_t(std::floor(top_p * 4294967296.0))) * total_weight(row);
+  const auto reached = [&](uint64_t sum) { return (Wide(sum) << 32) >= wanted; };
+  const auto weight = [&](int64_t i) { return row.weights[i]; };
+  uint64_t before = 0;
+  std::vector<Candidate> ends;
+  if (few) {  // not worth a bucket
+    for (int64_t i = 0; i < row.vocab; ++i)
+      if (row.weights[i] > 0) ends.push_back({row.logits[i], int32_t(i), row.weights[i]});
+  } else {
+    ends = buckets.where_prefix_ends(weight, reached, before);
+  }
+  drop_after(last_of_prefix(ends, before, reached), row);
+}
+
+int64_t draw_row(const Row& row, int64_t best, const Draw& a) {
+  if (a.top_k > 0 || a.top_p < 1.0) {
+    const Buckets buckets(row, row.logits[best], a.temperature);
+    const bool cut = a.top_k > 0 && a.top_k < row.vocab;
+    if (cut) keep_top_k(row, buckets, a.top_k);
+    if (a.top_p < 1.0) keep_top_p(row, buckets, a.top_p, cut);
+  }
+  if (a.min_p > 0) {
+    const uint64_t least = uint64_t(std::ceil(a.min_p * kOne40)), of_best = row.weights[best];
+    for (int64_t i = 0; i < row.vocab; ++i) row.weights[i] &= -uint64_t(row.weights[i] >= least);
+    row.weights[best] = of_best;
+  }
+  const uint64_t target = uint64_t(Wide(philox(a.seed, a.token_index, a.choice)) * total_weight(row) >> 64);
+  uint64_t sum = 0;
+  for (int64_t i = 0; i < row.vocab; ++i)
+    if ((sum += row.weights[i]) > target) return i;
+  return best;  // not reached: the sum of all weights exceeds every target
 }
 
 }  // namespace
@@ -95,7 +192,6 @@ uint64_t philox(int64_t seed, uint32_t token_index, uint32_t choice) {
 
 int64_t argmax(const float* logits, int64_t vocab) {
   // The greatest in lanes, which compilers vectorise, then its first place. A NaN is greater than nothing.
-  constexpr int64_t kAtOnce = 64;
   float most[kAtOnce];
   std::fill(most, most + kAtOnce, logits[0]);
   int64_t i = 0;
@@ -117,7 +213,7 @@ void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* va
   std::vector<Candidate> first;  // a heap, the last in the order on top
   first.reserve(size_t(k));
   for (int64_t i = 0; i < vocab && k > 0; ++i) {
-    const Candidate c{logits[i], int32_t(i), 0};
+    const Candidate c{logits[i], int32_t(i), 1};
     if (int64_t(first.size()) == k) {
       if (!(c < first.front())) continue;
       std::pop_heap(first.begin(), first.end());
@@ -133,33 +229,26 @@ void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* va
   }
 }
 
-int64_t sample(const SampleArgs& a, const KernelTable& table, ThreadPool& pool, Buffer& scratch) {
-  const int64_t best = argmax(a.logits, a.vocab);
-  if (a.temperature < 0x1p-17f) return best;
-  scratch.grow(size_t(a.vocab) * 4);
-  float* e = scratch.as<float>();
-  table.exp_shifted({a.logits, a.vocab, a.logits[best], a.temperature, e}, pool);
-  std::vector<Candidate> kept;
-  kept.reserve(size_t(a.vocab));
-  for (int64_t i = 0; i < a.vocab; ++i)
-    // Ids without weight can still be among the first k, but never drawn.
-    if (const uint64_t w = uint64_t(double(e[i]) * kOne40); w > 0) kept.push_back({a.logits[i], int32_t(i), w});
-  if (a.top_k > 0 || a.top_p < 1.0) {
-    std::vector<Candidate> first = kept;  // the candidates themselves stay in the order of ids, for the draw
-    keep_top_k(first, a.top_k);
-    keep_top_p(first, a.top_p);
-    const Candidate last = *std::max_element(first.begin(), first.end());
-    std::erase_if(kept, [&](const Candidate& c) { return last < c; });
-  }
-  if (a.min_p > 0) {
-    const uint64_t least = uint64_t(std::ceil(a.min_p * kOne40));
-    std::erase_if(kept, [&](const Candidate& c) { return c.weight < least && c.id != best; });
-  }
-  const uint64_t target = uint64_t(Wide(philox(a.seed, a.token_index, a.choice)) * total_weight(kept) >> 64);
-  uint64_t sum = 0;
-  for (const Candidate& c : kept)
-    if ((sum += c.weight) > target) return c.id;
-  return best;  // not reached: the sum of all weights exceeds every target
+void sample(const SampleArgs& a, const KernelTable& table, ThreadPool& pool, Buffer& scratch) {
+  const int64_t padded = ceil_div(a.vocab, kLanes) * kLanes, slot_bytes = padded * int64_t(sizeof(uint64_t) + sizeof(float));
+  scratch.grow(size_t(pool.threads() * slot_bytes));
+  std::atomic<int64_t> next{0};
+  pool.run(pool.threads(), [&](int64_t slot) {
+    ThreadPool alone(1);  // an operation on one row, within this thread
+    uint64_t* weights = reinterpret_cast<uint64_t*>(scratch.as<char>() + slot * slot_bytes);
+    float* e = reinterpret_cast<float*>(weights + padded);
+    for (int64_t r; (r = next.fetch_add(1, std::memory_order_relaxed)) < a.rows;) {
+      const float* logits = a.logits + r * a.vocab;
+      const int64_t best = argmax(logits, a.vocab);
+      a.out[r] = int32_t(best);
+      const Draw& draw = a.draws[r];
+      if (draw.temperature < 0x1p-17f || !std::isfinite(logits[best])) continue;  // the latter never from the engine
+      table.exp_shifted({logits, a.vocab, logits[best], draw.temperature, e}, alone);
+      // Through a signed integer, which is one instruction: weights are at most 2^40.
+      for (int64_t i = 0; i < a.vocab; ++i) weights[i] = uint64_t(int64_t(double(e[i]) * kOne40));
+      a.out[r] = int32_t(draw_row({logits, a.vocab, weights}, best, draw));
+    }
+  });
 }
 
 }  // namespace samebits

@@ -6,9 +6,8 @@
 
 namespace samebits {
 
-struct SampleArgs {
-  const float* logits;  // (vocab), after penalties and bias
-  int64_t vocab;
+// How to draw from one row, docs/numerics.md 4 steps 4 to 8.
+struct Draw {
   float temperature;  // below 2^-17: the argmax
   int64_t top_k;      // 0: off
   double top_p, min_p;
@@ -16,10 +15,18 @@ struct SampleArgs {
   uint32_t token_index, choice;
 };
 
+struct SampleArgs {
+  const float* logits;  // (rows, vocab), after penalties and bias
+  int64_t rows, vocab;
+  const Draw* draws;  // (rows)
+  int32_t* out;       // (rows)
+};
+
 int64_t argmax(const float* logits, int64_t vocab);
 // The first k ids in the order (logit descending, id ascending).
 void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* values);
-int64_t sample(const SampleArgs& args, const KernelTable& table, ThreadPool& pool, Buffer& scratch);
+// A row is one thread's work, so rows share the pool and none can tell.
+void sample(const SampleArgs& args, const KernelTable& table, ThreadPool& pool, Buffer& scratch);
 // Philox4x32-10, the first two output words as one number.
 uint64_t philox(int64_t seed, uint32_t token_index, uint32_t choice);
 

@@ -46,11 +46,4 @@ KvCache::KvCache(bool bf16, int64_t layers, int64_t pages, int64_t page_size, in
   values.reset(size_t(layers * pages * kv_heads * value_bytes()));
 }
 
-void KvCache::zero_page(int64_t page) const {
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    std::memset(key_page(layer, page, 0), 0, size_t(kv_heads * key_bytes()));
-    std::memset(value_page(layer, page, 0), 0, size_t(kv_heads * value_bytes()));
-  }
-}
-
 }  // namespace samebits

@@ -20,7 +20,7 @@ enum class Profile : int { kFp32 = 0, kBf16 = 1, kInt8 = 2 };
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// 64-byte aligned memory; zeroed pages come from the system untouched until used.
+// 64-byte aligned memory. What it holds at first is not defined.
 class Buffer {
  public:
   Buffer() = default;
@@ -65,6 +65,7 @@ struct PackedMatrix {
 // Keys and values of all layers in pages. Within a page and kv head, keys come in groups of G = min(16, page size):
 //   K: [group][head_dim (pairs of dims in bf16)][G]       so that sixteen keys are sixteen lanes
 //   V: [group][G][padded head_dim] floats, or in bf16 [group][G/2][padded head_dim] pairs of keys (G = 1: single bf16)
+// What was not stored is not defined, and attention lets none of it reach a result.
 struct KvCache {
   bool bf16;
   int64_t layers, pages, page_size, kv_heads, head_dim;
@@ -81,7 +82,6 @@ struct KvCache {
   char* value_page(int64_t layer, int64_t page, int64_t head) const {
     return values.as<char>() + ((layer * pages + page) * kv_heads + head) * value_bytes();
   }
-  void zero_page(int64_t page) const;
 
   KvCache(bool bf16, int64_t layers, int64_t pages, int64_t page_size, int64_t kv_heads, int64_t head_dim);
 };

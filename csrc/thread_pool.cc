@@ -56,7 +56,7 @@ ThreadPool::~ThreadPool() {
     for (auto& worker : workers_) worker.detach();  // these threads do not exist in this process
     return;
   }
-  stop_ = true;
+  stop_.store(true);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   for (auto& worker : workers_) worker.join();
@@ -79,16 +79,20 @@ void ThreadPool::run_erased(int64_t count, Call call, const void* item) {
   item_ = item;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(int(workers_.size()), std::memory_order_relaxed);
+  open_.store(true);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
   drain();
-  for (int spins = 0; busy_.load(std::memory_order_acquire) != 0; ++spins) {
+  // Every item is taken now. Workers that take part are waited for; one that still sleeps is not: it will find the job closed.
+  open_.store(false);
+  for (int spins = 0; taking_part_.load() != 0; ++spins) {
     if (spins < kSpins) pause();
     else std::this_thread::yield();
   }
 }
 
+// A worker says that it takes part before it looks whether the job is open; `run` closes the job before it looks who takes part.
+// All four accesses are sequentially consistent, so one of the two sees the other: nobody reads a job while the next is written.
 void ThreadPool::work() {
   FloatEnvironment environment;
   for (uint32_t seen = 0;;) {
@@ -97,10 +101,11 @@ void ThreadPool::work() {
       if (++spins < kSpins) pause();
       else generation_.wait(seen, std::memory_order_acquire);
     }
-    ++seen;
-    if (stop_) return;
-    drain();
-    busy_.fetch_sub(1, std::memory_order_release);
+    seen = generation_.load(std::memory_order_acquire);
+    if (stop_.load()) return;
+    taking_part_.fetch_add(1);
+    if (open_.load()) drain();
+    taking_part_.fetch_sub(1);
   }
 }
 

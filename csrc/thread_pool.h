@@ -1,4 +1,4 @@
-// A pool of threads that spins briefly between jobs, then sleeps. Which thread runs which item never reaches a result:
+// A pool of threads that spins briefly between jobs, then sleeps. A job never waits for a thread that did not wake up in time. Which thread runs which item never reaches a result:
 // every item writes its own outputs in an order fixed by the contract.
 #pragma once
 #include <atomic>
@@ -50,10 +50,11 @@ class ThreadPool {
   const void* item_ = nullptr;
   int64_t count_ = 0;
   int owner_pid_;
-  bool stop_ = false;
+  std::atomic<bool> stop_{false};
   alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) std::atomic<uint32_t> generation_{0};
-  alignas(64) std::atomic<int> busy_{0};
+  alignas(64) std::atomic<bool> open_{false};        // items of the current job may be taken
+  alignas(64) std::atomic<int> taking_part_{0};     // workers that may be taking them
 };
 
 // Sets round-to-nearest without flushing of denormals, and restores the caller's setting.

@@ -22,7 +22,7 @@ class StubTokenizer:
     def encode(self, text: str, add_special: bool = True) -> list[int]:
         return [ord(c) for c in text]
 
-    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, date: object) -> str:
+    def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], **_: object) -> str:
         return "".join(f"[{m['content']}]" for m in messages)
 
 

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Counts = NDArray[np.uint32]
 Bytes = NDArray[np.uint8]
 
 class Context:
@@ -32,7 +34,6 @@ class PackedMatrix:
 
 class KvCache:
     def __init__(self, profile: str, layers: int, pages: int, page_size: int, kv_heads: int, head_dim: int) -> None: ...
-    def zero_pages(self, pages: Ints) -> None: ...
     @property
     def pages(self) -> int: ...
     @property
@@ -74,13 +75,14 @@ def topk(context: Context, logits: Floats, ids: Ints, values: Floats) -> None: .
 def sample(
     context: Context,
     logits: Floats,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    seed: int,
-    token_index: int,
-    choice: int,
-) -> int: ...
+    temperature: Floats,
+    top_k: Longs,
+    top_p: Doubles,
+    min_p: Doubles,
+    seed: Longs,
+    token_index: Counts,
+    choice: Counts,
+    out: Ints,
+) -> None: ...
 def philox(seed: int, token_index: int, choice: int) -> int: ...
 def dequantize(type_name: str, src: Bytes, out: Floats) -> None: ...

@@ -8,6 +8,8 @@
     ├── CapacityError                     a request can never fit the KV memory it was given
     ├── OverloadedError                   too much is waiting already; the same request may be sent again later
     ├── EngineFailedError                 the engine broke or was closed; nothing runs until it is started anew
+    ├── ConstraintError                   a constraint allows no token, or ran into its limits: the request fails, alone
+    ├── OutputInvalid                     a finished output does not satisfy what was asked of its structure
     └── MeasurementError                  a check could not be carried out; exit code 3
 
 A broken invariant of samebits itself is an ``AssertionError``: a bug of ours, not an error of the caller.
@@ -58,6 +60,24 @@ class OverloadedError(SamebitsError):
 
 class EngineFailedError(SamebitsError):
     """The engine does not run any more."""
+
+
+class ConstraintError(SamebitsError):
+    """A request's constraint allows no token, or deciding what it allows exceeds its limits."""
+
+
+class OutputInvalid(SamebitsError):  # noqa: N818 - a verdict, not a fault
+    """An output does not satisfy what was asked of its structure.
+
+    Attributes:
+        incomplete: the output may be the beginning of a valid one, cut short.
+        path: where in the output, as a JSON pointer; empty for the whole.
+    """
+
+    def __init__(self, message: str, *, incomplete: bool = False, path: str = "") -> None:
+        super().__init__(f"output{f' at {path}' if path else ''}: {message}")
+        self.incomplete = incomplete
+        self.path = path
 
 
 class MeasurementError(SamebitsError):

@@ -5,21 +5,37 @@ from __future__ import annotations
 import datetime
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.engine import Completion, Effective, Engine, Event, Limits, ModelLimits, Request, SamplingParams, resolve
-from samebits.errors import InputError
+from samebits.engine import (
+    BeamCompletion,
+    BeamParams,
+    BeamSearch,
+    Completion,
+    Effective,
+    Engine,
+    Event,
+    Limits,
+    ModelLimits,
+    Request,
+    SamplingParams,
+    resolve,
+    run_searches,
+)
+from samebits.errors import InputError, OutputInvalid
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
 from samebits.models.decoder import Decoder
 from samebits.models.load import load_source
 from samebits.numerics import PROFILES, VERSION, digest_json
+from samebits.structured import GrammarCompiler, StructuredSpec, Vocabulary, validate
 
 Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
 
@@ -70,7 +86,7 @@ class LLM:
             raise InputError(
                 f"{profile!r} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
             )
-        limits = Limits(
+        self._limits = limits = Limits(
             max_batch=_positive("max_batch", max_batch, 4096),
             chunk=_positive("chunk", chunk, 1 << 20),
             page_size=_positive("page_size", page_size, 256),
@@ -97,6 +113,7 @@ class LLM:
         if self.generation_defaults.ignored:
             names = ", ".join(self.generation_defaults.ignored)
             warnings.warn(f"the model's generation defaults hold what has no effect here: {names}", stacklevel=2)
+        self._eos_ids = tuple(sorted({*self.tokenizer.eos_ids, *self.generation_defaults.eos_ids}))
         self.engine = Engine(
             self._decoder,
             self._decoder.new_cache(pages, page_size),
@@ -104,7 +121,7 @@ class LLM:
             ModelLimits(
                 vocab_size=self.config.vocab_size,
                 context_length=self.config.context_length,
-                eos_token_ids=tuple(sorted({*self.tokenizer.eos_ids, *self.generation_defaults.eos_ids})),
+                eos_token_ids=self._eos_ids,
             ),
             limits,
             self.tokenizer.stream,
@@ -117,6 +134,7 @@ class LLM:
         params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         date: datetime.date = DEFAULT_DATE,
+        structured: StructuredSpec | Sequence[StructuredSpec | None] | None = None,
         on_event: Callable[[int, Event], None] | None = None,
     ) -> list[Completion]:
         """Continues one prompt or many.
@@ -126,20 +144,29 @@ class LLM:
             params: for all prompts, or one for each. What is not given comes from the model's generation defaults, else
                 from samebits: greedy, 256 tokens. The completions say what was used, and where it came from.
             date: today's date for chat templates that ask for it; pinned, so that an answer does not change overnight.
+            structured: what each output is to look like: one for all prompts, or one (or None) for each.
             on_event: called with the prompt's index for each new token.
 
         Returns:
-            All choices, in the order of prompts, then of choices. One that failed alone has ``finish_reason`` "error".
+            All choices, in the order of prompts, then of choices. One that failed alone has ``finish_reason`` "error",
+            and so has one that ended without being what ``structured`` asks for (its text is left as it is). One that
+            was cut at ``max_tokens`` has ``length`` and is not judged.
 
         Raises:
-            InputError: a prompt or parameter is wrong, or another request runs; nothing was generated.
+            InputError: a prompt, parameter or structure is wrong, or another request runs; nothing was generated.
         """
         many = split_prompts(prompts)
         each = [self.resolve(p.explicit) for p in _split_params(params, len(many))]
+        specs = _split_structured(structured, len(many))
         self._check_idle()
         requests = [
-            Request(tuple(self.encode_prompt(prompt, date=date)), e.params, e.origins)
-            for prompt, e in zip(many, each, strict=True)
+            Request(
+                tuple(self.encode_prompt(prompt, date=date)),
+                e.params,
+                e.origins,
+                constraint=None if spec is None else self.grammars.compile(spec).constraint(),
+            )
+            for prompt, e, spec in zip(many, each, specs, strict=True)
         ]
         order: dict[int, int] = {}
         done: dict[tuple[int, int], Completion] = {}
@@ -149,6 +176,7 @@ class LLM:
             while self.engine.busy:
                 for event in self.engine.step():
                     index = order[event.request_id]
+                    event = _judged(event, specs[index])
                     if on_event is not None:
                         on_event(index, event)
                     if event.completion is not None:
@@ -157,6 +185,42 @@ class LLM:
             for request_id in order:
                 self.engine.cancel(request_id)
         return [done[key] for key in sorted(done)]
+
+    def beam_search(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        width: int,
+        max_tokens: int | None = 256,
+        *,
+        n: int = 1,
+        length_penalty: float = 1.0,
+        date: datetime.date = DEFAULT_DATE,
+    ) -> list[BeamCompletion]:
+        """The n best of the hypotheses that a beam search finds for each prompt (docs/numerics.md 4.3).
+
+        Args:
+            prompts, date: as for ``generate``.
+            width: beams kept, 1 to 16.
+            max_tokens: longest hypothesis; None means up to the context's end.
+            n: hypotheses to return, 1 to width.
+            length_penalty: α, −2 to 2; 0 orders hypotheses by their sum of log-probabilities, 1 by the mean.
+
+        Returns:
+            In the order of prompts, then best first. One that failed alone gives n with ``finish_reason`` "error".
+
+        Raises:
+            InputError: a prompt or parameter is wrong, or another request runs; nothing was computed.
+            CapacityError: one beam could never fit the KV memory.
+        """
+        params = BeamParams(width=width, n=n, max_tokens=max_tokens, length_penalty=length_penalty)
+        self._check_idle()
+        many = split_prompts(prompts)
+        searches = [
+            BeamSearch(self.engine, self.encode_prompt(prompt, date=date), params, self.tokenizer.decode)
+            for prompt in many
+        ]
+        run_searches(self.engine, searches)
+        return [completion for search in searches for completion in search.completions()]
 
     def resolve(self, explicit: Mapping[str, Any]) -> Effective:
         """The parameters of a request in full: those given, else the model's defaults, else those of samebits.
@@ -169,26 +233,35 @@ class LLM:
         """
         return resolve(explicit, self.generation_defaults.values)
 
+    @cached_property
+    def grammars(self) -> GrammarCompiler:
+        """Compiles structures for this model. To drive the engine yourself, give a request its grammar's constraint."""
+        return GrammarCompiler(Vocabulary.of(self.tokenizer, self.config.vocab_size, self._eos_ids))
+
     def _check_idle(self) -> None:
         if self.engine.busy:  # events of its requests would be taken for ours
             raise InputError(
                 "another request runs", field="generate", remedy="Wait for its end, or drive the engine yourself."
             )
 
-    def encode_prompt(self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE) -> list[int]:
+    def encode_prompt(
+        self, prompt: Prompt, *, date: datetime.date = DEFAULT_DATE, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> list[int]:
         """Token ids of a prompt: a text gets the model's BOS, a conversation its template, ids stay as they are.
+
+        Args:
+            tools: what the model may call, for a conversation; see ``Tokenizer.apply_chat_template``.
 
         Raises:
             InputError: malformed, or no tokens result.
         """
-        kind = prompt_kind(prompt)
         if isinstance(prompt, str):
             ids = self.tokenizer.encode(prompt)
-        elif kind == "conversation":
-            text = self.tokenizer.apply_chat_template(prompt, date=date)  # type: ignore[arg-type]
+        elif is_ids(prompt):
+            ids = [int(i) for i in prompt]
+        elif is_conversation(prompt):
+            text = self.tokenizer.apply_chat_template(prompt, date=date, tools=tools)
             ids = self.tokenizer.encode(text, add_special=False)
-        elif kind == "ids":
-            ids = [int(i) for i in prompt]  # type: ignore[arg-type]
         else:
             raise InputError("is not a prompt", field="prompt", remedy=PROMPT_REMEDY)
         if not ids:
@@ -210,9 +283,8 @@ class LLM:
                 field="token_ids",
                 remedy=f"Ids go to {self.config.vocab_size - 1}, at most {self.config.context_length} of them.",
             )
-        rows, pages = np.arange(len(ids), dtype=np.int32), -(-len(ids) // 16)
-        cache = self._decoder.new_cache(pages, 16)
-        cache.zero_pages(np.arange(pages, dtype=np.int32))
+        rows, pages = np.arange(len(ids), dtype=np.int32), self._limits.pages_for(len(ids))
+        cache = self._decoder.new_cache(pages, self._limits.page_size)
         batch = Batch(
             token_ids=np.asarray(ids, np.int32),
             positions=rows,
@@ -261,17 +333,25 @@ class LLM:
             self.__dict__.pop(name, None)
 
 
-def prompt_kind(prompt: object) -> Literal["text", "conversation", "ids"] | None:
-    """What one prompt is, by all of its elements; None for what is no prompt. An empty list counts as ids."""
-    if isinstance(prompt, str):
-        return "text"
-    if isinstance(prompt, np.ndarray):
-        return "ids" if prompt.ndim == 1 and prompt.dtype.kind in "iu" else None
-    if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray | memoryview):
-        return None
-    if all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in prompt):
-        return "ids"
-    return "conversation" if all(isinstance(i, Mapping) for i in prompt) else None
+def is_prompt(value: object) -> TypeGuard[Prompt]:
+    """Whether it is one prompt, by all of its elements."""
+    return isinstance(value, str) or is_ids(value) or is_conversation(value)
+
+
+def is_ids(value: object) -> TypeGuard[Sequence[int]]:
+    """Whether it is a list of token ids; an empty list counts."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "iu"
+    return _is_list(value) and all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in value)
+
+
+def is_conversation(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
+    """Whether it is a list of messages, one or more."""
+    return _is_list(value) and len(value) > 0 and all(isinstance(i, Mapping) for i in value)
+
+
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
 def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
@@ -282,14 +362,16 @@ def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """
     if isinstance(prompts, list | tuple) and not prompts:
         raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
-    if prompt_kind(prompts) is not None:
-        return [prompts]  # type: ignore[list-item]
+    if is_prompt(prompts):
+        return [prompts]
     if not isinstance(prompts, list | tuple | np.ndarray):
         raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
+    each: list[Prompt] = []
     for i, prompt in enumerate(prompts):
-        if prompt_kind(prompt) is None:
+        if not is_prompt(prompt):
             raise InputError(f"{prompt!r:.80} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
-    return list(prompts)
+        each.append(prompt)
+    return each
 
 
 def _split_params(params: object, prompts: int) -> list[SamplingParams]:
@@ -306,6 +388,35 @@ def _split_params(params: object, prompts: int) -> list[SamplingParams]:
             f"{len(each)} for {prompts} prompts", field="params", remedy="Give one, or one for each prompt."
         )
     return each
+
+
+def _split_structured(structured: object, prompts: int) -> list[StructuredSpec | None]:
+    each: list[StructuredSpec | None] = []
+    for value in structured if isinstance(structured, list | tuple) else [structured] * prompts:
+        if value is not None and not isinstance(value, StructuredSpec):
+            raise InputError(
+                f"{type(value).__name__} is no structure",
+                field="structured",
+                remedy="Give JsonSchema.of(…) or another.",
+            )
+        each.append(value)
+    if len(each) != prompts:
+        raise InputError(
+            f"{len(each)} for {prompts} prompts", field="structured", remedy="Give one, or one for each prompt."
+        )
+    return each
+
+
+def _judged(event: Event, spec: StructuredSpec | None) -> Event:
+    """The event, its completion an error where the output ended and is not what was asked for."""
+    completion = event.completion
+    if spec is None or completion is None or completion.finish_reason != "stop":
+        return event
+    try:
+        validate(completion.text, spec)
+    except OutputInvalid as error:
+        return replace(event, completion=replace(completion, finish_reason="error", error=error))
+    return event
 
 
 def _positive(name: str, value: int, most: int) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from live import NAME, Live, Scripted, live, write_model
+from live import NAME, Live, Scripted, live, make_scripted, write_model
 
 from samebits import LLM
 
@@ -29,24 +29,24 @@ def api(model_folder: str) -> Iterator[Live]:
 
 
 @pytest.fixture(scope="session")
-def scripted_api(model_folder: str) -> Iterator[tuple[Live, Scripted]]:
-    with LLM(model_folder, prefix_cache=False) as llm:
-        ids = [llm.tokenizer.encode(chr(i))[0] if i < 128 else -1 for i in range(256)]
-        known = {llm.tokenizer.token_bytes(i): i for i in range(256)}
-        decoder = Scripted(llm.engine._decoder, [known[bytes([i])] for i in range(256)], llm.tokenizer.eos_ids[0])
-        assert [i for i in ids if i >= 0] == [known[bytes([i])] for i in range(128)]
-        llm.engine._decoder = decoder
+def scripted_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Live, Scripted]]:
+    folder = write_model(tmp_path_factory.mktemp("scripted"), context=2048)
+    with LLM(folder, prefix_cache=False) as llm:
+        decoder = make_scripted(llm)
         with live({NAME: llm}) as server:
             yield server, decoder
 
 
 @pytest.fixture
 def script(scripted_api: tuple[Live, Scripted]) -> Iterator[Any]:
-    """Makes the model say something after a prompt: ``script(b"...", "prompt")`` → the server."""
+    """Makes the model say something after a prompt: ``script(b"...", "prompt")`` → the server. A conversation is given
+    by the number of its tokens.
+    """
     server, decoder = scripted_api
 
-    def say(text: bytes, prompt: str = "Hi") -> Live:
-        decoder.script, decoder.prompt_length = text, len(prompt.encode())
+    def say(text: bytes, prompt: str | int = "Hi") -> Live:
+        decoder.script = text
+        decoder.prompt_length = prompt if isinstance(prompt, int) else len(prompt.encode())
         return server
 
     yield say

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from safetensors.numpy import save_file
 from samebits import LLM, kernels
 from samebits.api.auth import ApiKeys
 from samebits.api.config import make_config
-from samebits.api.server import make_server
+from samebits.api.server import listen, make_server, url_of
 from samebits.models.batch import Batch
 from samebits.models.tokenizer import byte_alphabet
 
@@ -33,11 +32,25 @@ TEMPLATE = (
 )
 
 
-def write_model(folder: Path, **generation_config: object) -> str:
-    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and two special ones."""
+SPECIALS = ("<|im_start|>", "<|im_end|>")
+
+
+def write_model(
+    folder: Path,
+    *,
+    bos: bool = False,
+    specials: Sequence[str] = SPECIALS,
+    context: int = CONTEXT,
+    **generation_config: object,
+) -> str:
+    """A random Llama in Hugging Face's layout, with a chat template; its tokens are bytes and some special ones.
+
+    Args:
+        bos: texts and the template begin with ``<|im_start|>`` as BOS.
+    """
     rng = np.random.default_rng(11)
     vocabulary = {character: i for i, character in enumerate(byte_alphabet())}
-    size = len(vocabulary) + 2
+    size = len(vocabulary) + len(specials)
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens": (size, HIDDEN), "model.norm": (HIDDEN,)}
     for i in range(LAYERS):
         layer = f"model.layers.{i}"
@@ -67,7 +80,7 @@ def write_model(folder: Path, **generation_config: object) -> str:
         "num_attention_heads": HEADS,
         "num_key_value_heads": KV_HEADS,
         "head_dim": HEAD_DIM,
-        "max_position_embeddings": CONTEXT,
+        "max_position_embeddings": context,
         "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0,
         "tie_word_embeddings": True,
@@ -77,9 +90,14 @@ def write_model(folder: Path, **generation_config: object) -> str:
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.add_special_tokens(["<|im_start|>", "<|im_end|>"])
-    backend.save(str(folder / "tokenizer.json"))
+    backend.add_special_tokens(list(specials))
     settings = {"chat_template": TEMPLATE, "eos_token": "<|im_end|>"}
+    if bos:
+        backend.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<|im_start|> $A", special_tokens=[("<|im_start|>", len(vocabulary))]
+        )
+        settings["bos_token"] = "<|im_start|>"
+    backend.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     if generation_config:
         (folder / "generation_config.json").write_text(json.dumps(generation_config))
@@ -118,18 +136,29 @@ class Scripted:
         return logits
 
 
+def make_scripted(llm: LLM) -> Scripted:
+    """Puts a Scripted around the decoder of a model whose tokens are bytes."""
+    known = {llm.tokenizer.token_bytes(i): i for i in range(256)}
+    decoder = Scripted(llm.engine._decoder, [known[bytes([i])] for i in range(256)], llm.tokenizer.eos_ids[0])
+    assert llm.tokenizer.encode("~") == [known[b"~"]]
+    llm.engine._decoder = decoder
+    return decoder
+
+
 class Live:
     """A server that runs, and a client for it."""
 
     def __init__(self, llms: Mapping[str, LLM], *, keys: Sequence[str] = (), **values: object) -> None:
         models = {name: {"path": "given to the test as it is"} for name in llms}
         config = make_config({"models": models, "port": 0} | values)
-        urls: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.server = make_server(config, llms, ApiKeys.of(keys), urls.put)
+        ready = threading.Event()
+        self.server = make_server(config, llms, ApiKeys.of(keys), ready.set)
         self.service = self.server.service
-        self._thread = threading.Thread(target=self.server.run)
+        sock = listen(config)
+        self.url = url_of(sock)
+        self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [sock]})
         self._thread.start()
-        self.url = urls.get(timeout=30)
+        assert ready.wait(30), "the server does not start"
         headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
         self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
 

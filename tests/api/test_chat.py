@@ -84,10 +84,9 @@ def test_logprobs_are_the_models_own_at_any_temperature(api: Live) -> None:
     assert len(values) == 1
 
 
-def test_bytes_of_tokens_add_up_to_the_text(script: Any) -> None:
+def test_bytes_of_tokens_add_up_to_the_text(api: Live, script: Any) -> None:
     text = "a😀👩‍💻漢字z"
-    prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-    api: Live = script(text.encode(), "x" * (len(prompt) - 2 * len("<|im_start|>") - len("<|im_end|>") + 3))
+    api: Live = script(text.encode(), api.ok("/tokenize", messages=[USER])["count"])
     choice = api.chat(logprobs=True)["choices"][0]
     assert choice["message"]["content"] == text
     tokens = choice["logprobs"]["content"]

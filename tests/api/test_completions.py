@@ -205,7 +205,7 @@ def test_a_wrong_logit_bias_is_refused(api: Live, bias: Any) -> None:
         ({"top_p": 0}, "top_p"),
         ({"n": 0}, "n"),
         ({"n": True}, "n"),
-        ({"stop": [""]}, "stop"),
+        ({"stop": [""]}, "stop[0]"),
         ({"stop": 7}, "stop"),
         ({"stop": ["a", 7]}, "stop[1]"),
         ({"stop_token_ids": [99999]}, "stop_token_ids"),

@@ -82,7 +82,8 @@ void run_rmsnorm(const Record& r, Machine& m) {
 // qkv positions slots cos sin, all of the stored rows; chosen rows, their positions, seq_starts, block_tables
 void run_attention(const Record& r, Machine& m) {
   const KvCache cache(r.profile() != Profile::kFp32, 2, r[1], r[2], r[3], r[4]);
-  for (int64_t page = 0; page < r[1]; ++page) cache.zero_page(page);
+  std::memset(cache.keys.as<char>(), 0xff, cache.keys.size());  // NaN, which may reach no result
+  std::memset(cache.values.as<char>(), 0xff, cache.values.size());
   const int64_t heads = r[5], width = heads * r[4], rows = r[7], layer = 1;
   std::vector<float> stored = blank(r[6] * width), q = blank(rows * width), out = blank(rows * width);
   m.table->rope_store({r.get<float>(0), r[6], heads, r.get<int32_t>(1), r.get<int64_t>(2), r.get<float>(3),
@@ -120,14 +121,14 @@ void run_exp_shifted(const Record& r, Machine& m) {
 
 // draws vocab, then top_k seed token_index choice of each draw; logits (draws, vocab), temperatures, (top_p, min_p)
 void run_sample(const Record& r, Machine& m) {
-  std::vector<int64_t> ids;
+  std::vector<Draw> draws;
+  std::vector<int32_t> ids(size_t(r[0]), -1);
   for (int64_t i = 0; i < r[0]; ++i) {
     const int64_t* of = r.integers.data() + 2 + 4 * i;
     const double* p = r.get<double>(2) + 2 * i;
-    ids.push_back(sample({r.get<float>(0) + i * r[1], r[1], r.get<float>(1)[i], of[0], p[0], p[1], of[1],
-                          uint32_t(of[2]), uint32_t(of[3])},
-                         *m.table, m.pool, m.scratch));
+    draws.push_back({r.get<float>(1)[i], of[0], p[0], p[1], of[1], uint32_t(of[2]), uint32_t(of[3])});
   }
+  sample({r.get<float>(0), r[0], r[1], draws.data(), ids.data()}, *m.table, m.pool, m.scratch);
   m.put(ids.data(), r[0]);
 }
 

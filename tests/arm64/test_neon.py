@@ -26,8 +26,10 @@ from samebits.numerics import PROFILES, Profile, assert_bitwise_equal, exp32, fi
 Array = NDArray[Any]
 ROOT = Path(__file__).parents[2]
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
+# Clang is its own cross compiler, with the libraries of GCC's. Debian's packages put the version into the name.
+CLANGS = ("clang++", *(f"clang++-{version}" for version in range(30, 13, -1)))
 ISAS, THREADS = ("scalar", "neon"), (1, 3)
-PACKAGES = f"Debian's packages for {COMPILER} and {EMULATOR}: g++-aarch64-linux-gnu, qemu-user"
+PACKAGES = "Debian's packages: g++-aarch64-linux-gnu, qemu-user, clang-19"
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def sample_cases(rng: np.random.Generator) -> Iterator[Case]:
             for i in range(draws)
         ]
         integers = [draws, vocab, *numbers.ravel().tolist()]
-        yield Case("sample", integers, [logits, temperatures, p], [np.array(ids, np.int64)])
+        yield Case("sample", integers, [logits, temperatures, p], [np.array(ids, np.int32)])
 
 
 def topk_cases(rng: np.random.Generator) -> Iterator[Case]:
@@ -208,10 +210,11 @@ def cases() -> dict[str, list[Case]]:
     return {name: list(build(np.random.default_rng(i))) for i, (name, build) in enumerate(BUILDERS.items())}
 
 
-def tool(name: str) -> str:
-    """Return the path of a program, also of one beside this Python; skip the test where there is none."""
-    path = shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
-    return path or pytest.skip(f"{name} is not installed ({PACKAGES})")
+def tool(*names: str) -> str:
+    """Return the path of the first program there is, also beside this Python; skip the test where there is none."""
+    path = f"{os.environ['PATH']}{os.pathsep}{Path(sys.executable).parent}"
+    found = filter(None, (shutil.which(name, path=path) for name in names))
+    return next(found, None) or pytest.skip(f"{names[0]} is not installed ({PACKAGES})")
 
 
 def checked(command: Sequence[str | Path], timeout: int) -> None:
@@ -220,20 +223,24 @@ def checked(command: Sequence[str | Path], timeout: int) -> None:
     assert done.returncode == 0, f"{command[0]}: exit status {done.returncode}\n{said}"
 
 
-@pytest.fixture(scope="session")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session", params=["gcc", pytest.param("clang", marks=pytest.mark.build)])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The kernels of the checkout for arm64 with replay.cc, linked statically: the emulator needs no libraries."""
     tool(EMULATOR)
     cmake, compiler = tool("cmake"), tool(COMPILER)
+    target = []
+    if request.param == "clang":
+        compiler, target = tool(*CLANGS), ["--target=aarch64-linux-gnu"]
     build = tmp_path_factory.mktemp("arm64")
     system = ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={compiler}"]
-    checked([cmake, "-S", ROOT, "-B", build, *system, "-DSAMEBITS_WERROR=ON", "-DCMAKE_BUILD_TYPE=Release"], 120)
+    flags = [f"-DCMAKE_CXX_FLAGS={' '.join(target)}", "-DSAMEBITS_WERROR=ON", "-DCMAKE_BUILD_TYPE=Release"]
+    checked([cmake, "-S", ROOT, "-B", build, *system, *flags], 120)
     jobs = str(len(os.sched_getaffinity(0)))
     checked([cmake, "--build", build, "--target", "samebits_kernels", "--parallel", jobs], 600)
     warnings = ["-Wall", "-Wextra", "-Werror"]
     include: list[str | Path] = ["-std=c++20", "-O1", "-static", "-pthread", "-I", ROOT / "csrc"]
     sources = [Path(__file__).with_name("replay.cc"), build / "libsamebits_kernels.a"]
-    checked([compiler, *warnings, *include, *sources, "-o", build / "replay"], 120)
+    checked([compiler, *target, *warnings, *include, *sources, "-o", build / "replay"], 120)
     return build / "replay"
 
 

@@ -108,6 +108,30 @@ def test_generate_shows_its_parameters_and_where_they_came_from() -> None:
 
 
 @pytest.mark.usefixtures("_smollm2")
+def test_generate_follows_a_schema(tmp_path: Path) -> None:
+    file = tmp_path / "colour.json"
+    schema = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
+    file.write_text(json.dumps(schema | {"additionalProperties": False}))
+    command = ["generate", "smollm2", "--prompt", "Name a colour.", "--chat", "--json-schema", str(file)]
+    result = samebits(*command)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["colour"] in ("red", "blue")
+    cut = samebits(*command, "--max-tokens", "3")
+    assert cut.returncode == 0
+    assert "incomplete" in cut.stderr
+    for content, part in (("{", "is not JSON"), ('{"not": {}}', "not at #"), (None, "cannot be read")):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+        refused = samebits(*command)
+        assert refused.returncode == 2
+        assert refused.stderr.startswith("samebits: json_schema: ")
+        assert part in refused.stderr
+        assert "Traceback" not in refused.stderr
+
+
+@pytest.mark.usefixtures("_smollm2")
 def test_demo_writes_its_rows(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     result = samebits("demo", "--runs", "6", "--max-tokens", "6", "--profile", "bf16", "--json", str(file))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from samebits import kernels
 from samebits.engine import Completion, Engine, Event, Limits, ModelLimits, Request, SamplingParams
+from samebits.engine.pages import PagePool
 from samebits.models.batch import Batch
 
 VOCAB = 61
@@ -28,19 +29,25 @@ MASK = 2**62 - 1
 
 
 class FakeCache:
-    """Pages of slots: the token and the chained number of each; ``taken`` counts pages made ready."""
+    """Pages of slots: the token and the chained number of each; ``taken`` counts pages that the pool gave out."""
 
     def __init__(self, pages: int, page_size: int) -> None:
         self.pages, self.page_size, self.taken = pages, page_size, 0
         self.tokens = np.full(pages * page_size, UNWRITTEN, np.int64)
         self.chain = np.full(pages * page_size, UNWRITTEN, np.int64)
 
-    def zero_pages(self, pages: NDArray[np.int32]) -> None:
-        assert pages.dtype == np.int32
-        self.taken += len(pages)
-        assert len(set(pages.tolist())) == len(pages), "a page was taken twice in one step"
-        self.tokens.reshape(self.pages, -1)[pages] = UNWRITTEN
-        self.chain.reshape(self.pages, -1)[pages] = UNWRITTEN
+    def watch(self, pool: PagePool) -> None:
+        """Forgets what a page holds when the pool gives it out, so that a read of a former owner's slot is seen."""
+        allocate = pool.allocate
+
+        def forget_and_allocate() -> int:
+            page = allocate()
+            self.taken += 1
+            self.tokens.reshape(self.pages, -1)[page] = UNWRITTEN
+            self.chain.reshape(self.pages, -1)[page] = UNWRITTEN
+            return page
+
+        pool.allocate = forget_and_allocate  # type: ignore[method-assign]
 
 
 @dataclass
@@ -144,11 +151,12 @@ def make_engine(
     max_batch: int = 64,
     prefix_cache: bool = False,
     decoder: FakeDecoder | None = None,
+    pool: type[PagePool] = PagePool,
     new_stream: Callable[[], Any] = FakeStream,
 ) -> Engine:
     """An engine over the fake decoder."""
     cache: Any = FakeCache(pages, page_size)
-    return kind(
+    made = kind(
         decoder or FakeDecoder(),
         cache,
         CTX,
@@ -157,6 +165,9 @@ def make_engine(
         new_stream,
         prefix_cache=prefix_cache,
     )
+    made.pool = pool(pages, prefix_cache=prefix_cache)
+    cache.watch(made.pool)
+    return made
 
 
 @dataclass(frozen=True)

@@ -341,3 +341,40 @@ def test_the_seed_given_is_the_seed_recorded(seed: int) -> None:
     run.engine.add(choices(2, seed))
     run.to_end()
     assert {c.seed for c in run.completions.values()} == {seed}
+
+
+# ---- the end of a text -----------------------------------------------------------------------------------------------
+
+
+class Scripted:
+    """Gives out a text at the first token."""
+
+    def push(self, token_id: int) -> str:
+        text, self.text = self.text, ""
+        return text
+
+    def finish(self) -> str:
+        return ""
+
+    text = "xabc"
+
+
+@pytest.mark.parametrize("stops", [("bc",), ("bc", "abcd"), ("bcx", "bc", "abcd")])
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_stop_text_ended_the_output_also_where_it_was_held_back_until_the_last_token(
+    stops: tuple[str, ...], by_id: bool
+) -> None:
+    """``abcd`` began earlier and might have come; then the output ends, by an id or by its length."""
+    first = alone(Request((1,), SamplingParams(max_tokens=2, ignore_eos=True)))[0].token_ids
+    ending: dict[str, Any] = {"stop_token_ids": first[1:]} if by_id else {"max_tokens": 2}
+    params = SamplingParams(ignore_eos=True, stop=stops, **{"max_tokens": 9} | ending)
+    [answer] = ask(make_engine(new_stream=Scripted), [Request((1,), params)])[0]
+    assert (answer.text, answer.finish_reason, answer.stop_reason) == ("xa", "stop", "bc")
+    assert len(answer.token_ids) == (1 if stops == ("bc",) else 2)
+
+
+def test_control_without_a_stop_text_the_id_ended_it() -> None:
+    first = alone(Request((1,), SamplingParams(max_tokens=2, ignore_eos=True)))[0].token_ids
+    params = SamplingParams(max_tokens=9, ignore_eos=True, stop="abcd", stop_token_ids=first[1:])
+    [answer] = ask(make_engine(new_stream=Scripted), [Request((1,), params)])[0]
+    assert (answer.text, answer.stop_reason) == ("xabc", first[1])

@@ -24,8 +24,7 @@ BAD = Request((FAILING, 2, 3), SamplingParams(max_tokens=9, ignore_eos=True, tem
 def check_cancel(seed: int, pool: type[PagePool] = PagePool, **options: Any) -> set[str]:
     """Cancels half of the requests at random steps; returns in which states that found them."""
     rng = np.random.default_rng(seed)
-    made = make_engine(page_size=2, pages=64, chunk=9, max_batch=6, **options)
-    made.pool = pool(64, prefix_cache=options["prefix_cache"])
+    made = make_engine(page_size=2, pages=64, chunk=9, max_batch=6, pool=pool, **options)
     run = Run(made)
     requests = [*REQUESTS[:12], *(Request(r.prompt_token_ids, choices_of(r)) for r in REQUESTS[12:])]
     ids = [made.add(r) for r in requests]

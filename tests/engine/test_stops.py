@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from samebits.engine.stops import StopMatcher
 
 
-def before_first(text: str, stops: Sequence[str]) -> tuple[str, bool]:
-    """The definition: the text before the earliest beginning of a stop, and whether there is one."""
+def before_first(text: str, stops: Sequence[str]) -> tuple[str, str | None]:
+    """The definition: the text before the earliest beginning of a stop, and the shortest stop that begins there."""
     for i in range(len(text)):
-        if any(text.startswith(stop, i) for stop in stops):
-            return text[:i], True
-    return text, False
+        if found := [stop for stop in stops if text.startswith(stop, i)]:
+            return text[:i], min(found, key=len)
+    return text, None
 
 
 def show(kind: type[StopMatcher], pieces: Sequence[str], stops: Sequence[str]) -> tuple[list[str], str | None]:
@@ -26,17 +26,12 @@ def show(kind: type[StopMatcher], pieces: Sequence[str], stops: Sequence[str]) -
 
 
 def check(kind: type[StopMatcher], pieces: Sequence[str], stops: Sequence[str]) -> None:
-    text, found = before_first("".join(pieces), stops)
     shown, matched = show(kind, pieces, stops)
-    assert "".join(shown) == text
-    assert (matched is not None) == found
-    if matched is not None:
-        assert matched in stops
-        assert "".join(pieces).startswith(matched, len(text))
+    assert ("".join(shown), matched) == before_first("".join(pieces), stops)
     # Nothing is held that cannot belong to a stop: after each push, what is not shown is the beginning of one.
     for end in range(1, len(pieces)):
         so_far = "".join(pieces[:end])
-        if not before_first(so_far, stops)[1]:
+        if before_first(so_far, stops)[1] is None:
             held = so_far[len("".join(shown[:end])) :]
             assert not held or any(stop.startswith(held[: len(stop)]) for stop in stops), "text is held for nothing"
 
@@ -45,17 +40,33 @@ PIECES = st.lists(st.text("abc", max_size=4), max_size=12)
 STOPS = st.lists(st.text("abc", min_size=1, max_size=5), max_size=4)
 
 
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    """One text cut in two ways."""
+    text = draw(st.text("abc", max_size=30))
+
+    def cut() -> list[str]:
+        at = sorted(draw(st.lists(st.integers(0, len(text)), max_size=12)))
+        return [text[a:b] for a, b in zip([0, *at], [*at, len(text)], strict=True)]
+
+    return cut(), cut()
+
+
 @settings(max_examples=1500, deadline=None)
 @given(PIECES, STOPS)
 def test_any_cut_shows_the_text_before_the_first_stop(pieces: list[str], stops: list[str]) -> None:
     check(StopMatcher, pieces, stops)
 
 
-@settings(max_examples=300, deadline=None)
-@given(PIECES, STOPS)
-def test_letter_by_letter_shows_the_same_as_at_once(pieces: list[str], stops: list[str]) -> None:
-    text = "".join(pieces)
-    assert "".join(show(StopMatcher, list(text), stops)[0]) == "".join(show(StopMatcher, [text], stops)[0])
+def check_cuts(kind: type[StopMatcher], pieces: tuple[list[str], list[str]], stops: list[str]) -> None:
+    (one, first), (other, second) = (show(kind, cut, stops) for cut in pieces)
+    assert ("".join(one), first) == ("".join(other), second)
+
+
+@settings(max_examples=1500, deadline=None)
+@given(cuts(), STOPS)
+def test_no_cut_changes_the_text_or_the_stop(pieces: tuple[list[str], list[str]], stops: list[str]) -> None:
+    check_cuts(StopMatcher, pieces, stops)
 
 
 class HoldsNothing(StopMatcher):
@@ -76,12 +87,30 @@ class TakesTheFirstComplete(StopMatcher):
         return super().push(text)
 
 
-@pytest.mark.parametrize("kind", [HoldsNothing, TakesTheFirstComplete])
+class PrefersTheLongest(StopMatcher):
+    """Of stops that begin together the longest that has come, which hangs on the pieces."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        super().__init__(stops)
+        self._stops = self._stops[::-1]
+
+
+@pytest.mark.parametrize("kind", [HoldsNothing, TakesTheFirstComplete, PrefersTheLongest])
 def test_control_a_faulty_matcher_is_seen(kind: type[StopMatcher]) -> None:
     @settings(max_examples=1500, deadline=None, database=None, derandomize=True, report_multiple_bugs=False)
     @given(PIECES, STOPS)
     def run(pieces: list[str], stops: list[str]) -> None:
         check(kind, pieces, stops)
+
+    with pytest.raises(AssertionError):
+        run()
+
+
+def test_control_a_stop_that_hangs_on_the_cut_is_seen() -> None:
+    @settings(max_examples=1500, deadline=None, database=None, derandomize=True, report_multiple_bugs=False)
+    @given(cuts(), STOPS)
+    def run(pieces: tuple[list[str], list[str]], stops: list[str]) -> None:
+        check_cuts(PrefersTheLongest, pieces, stops)
 
     with pytest.raises(AssertionError):
         run()
@@ -95,7 +124,8 @@ def test_control_a_faulty_matcher_is_seen(kind: type[StopMatcher]) -> None:
         (["one tw", "o three"], ["wo th"], ["one t", "", ""], "wo th"),  # cuts two words in half
         (["x\n", "Qu", "it"], ["\nQ:"], ["x", "\nQu", "it", ""], None),  # held text is released
         (["x\n", "Q"], ["\nQ:"], ["x", "", "\nQ"], None),  # and at the end
-        (["xabc"], ["ab", "abc"], ["x", ""], "abc"),
+        (["xabc"], ["ab", "abc"], ["x", ""], "ab"),
+        (["xabc"], ["abc", "ab"], ["x", ""], "ab"),
         (["xab", "c"], ["ab", "abc"], ["x", "", ""], "ab"),
         (["xabc"], ["bc", "abcd"], ["x", "a"], "bc"),  # the longer one never completes
         (["xabc", "d"], ["bc", "abcd"], ["x", "", ""], "abcd"),

@@ -98,3 +98,13 @@ def test_golden_digests(profile: str) -> None:
     except ModelError as error:
         pytest.skip(str(error))
     assert golden_values(profile) == json.loads(GOLDEN.read_text())["profiles"][profile]
+
+
+@MATRIX
+def test_logits_do_not_depend_on_the_page_size(profile: str, small_model: str) -> None:
+    ids, seen = list(range(70)), {}
+    for page_size in (1, 8, 16, 256):
+        with LLM(small_model, profile, page_size=page_size) as llm:
+            seen[page_size] = llm.logits(ids)
+    for page_size, logits in seen.items():
+        assert_bitwise_equal(logits, seen[16], f"page size {page_size}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -57,11 +58,13 @@ def run_schedules(model: str, schedules: int, profile: str) -> dict[str, int]:
                 )  # fmt: skip
             rng = random.Random(seed)
             live: dict[int, Request] = {}
+            unfinished: Counter[int] = Counter()  # choices, by request
             to_add = rng.randint(2, 10)
             while to_add or live:
                 while to_add and rng.random() < 0.6:
                     r = request(rng)
-                    live[llm.engine.add(r)] = r
+                    added = llm.engine.add(r)
+                    live[added], unfinished[added] = r, r.params.n
                     to_add -= 1
                 if live and rng.random() < 0.02:
                     victim = rng.choice(sorted(live))
@@ -74,7 +77,8 @@ def run_schedules(model: str, schedules: int, profile: str) -> dict[str, int]:
                     r = live[event.request_id]
                     assert answer(event.completion) == expected(r, event.index), f"schedule {seed}: {r}"
                     done += 1
-                    if not any(s.request_id == event.request_id for s in llm.engine._by_key.values()):
+                    unfinished[event.request_id] -= 1
+                    if unfinished[event.request_id] == 0:
                         del live[event.request_id]
             assert llm.engine.pool.held == 0, f"schedule {seed}: pages were not given back"
             llm.engine.pool.check()

@@ -53,7 +53,7 @@ def expected_rows(qkv: np.ndarray, positions: np.ndarray, shape: Shape, profile:
 
 
 class Paged:
-    """Sequences in one cache, their pages scattered; page 0 is never used and holds garbage."""
+    """Sequences in one cache, their pages scattered. All pages hold garbage at first, as after a former owner."""
 
     def __init__(
         self,
@@ -63,17 +63,25 @@ class Paged:
         shape: Shape,
         page_size: int,
         lengths: list[int],
+        garbage: float = 3e38,
     ) -> None:
         self.kernels, self.ctx, self.shape, self.page_size = kernels, ctx, shape, page_size
         counts = [-(-length // page_size) for length in lengths]
         total = sum(counts) + 1
         self.cache = kernels.KvCache(profile, 2, total, page_size, shape.kv, shape.dim)
-        self.cache.zero_pages(np.arange(total, dtype=np.int32))
         order = np.random.default_rng(total).permutation(np.arange(1, total, dtype=np.int32))
         self.tables = np.zeros((len(lengths), max(counts)), np.int32)
         for s, count in enumerate(counts):
             self.tables[s, :count], order = order[:count], order[count:]
         self.rope = rope_tables(shape.inverse_frequencies(), max(lengths))
+        self._store_everywhere(garbage)
+
+    def _store_everywhere(self, value: float) -> None:
+        slots = np.arange(self.cache.pages * self.page_size, dtype=np.int64)
+        rows = np.full((slots.size, self.shape.width), value, np.float32)
+        q = np.empty((slots.size, self.shape.heads * self.shape.dim), np.float32)
+        positions = np.zeros(slots.size, np.int32)
+        self.kernels.rope_store(self.ctx, rows, positions, slots, self.rope.cos, self.rope.sin, self.cache, 1, q)
 
     def store(self, s: int, qkv: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Store rows of sequence `s` in layer 1 and return their rotated queries (T, H·D)."""
@@ -207,23 +215,41 @@ def test_stored_token_by_token_or_at_once(
         same_on_every_path(lambda ctx, chunk=chunk: run(ctx, chunk), expected, f"chunk {chunk}")
 
 
-@pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("garbage", [3e38, -3e38, np.inf, np.nan])
+@pytest.mark.parametrize("profile", ["fp32", "bf16"])
+@pytest.mark.parametrize("garbage", [-3e38, np.inf, np.nan])
+@pytest.mark.parametrize(("page_size", "dim"), [(1, 16), (4, 32), (16, 18), (64, 32)])
 def test_keys_after_a_position_do_not_exist(
-    profile: Profile, garbage: float, kernels: ModuleType, contexts: list[Any]
+    profile: Profile,
+    garbage: float,
+    page_size: int,
+    dim: int,
+    kernels: ModuleType,
+    same_on_every_path: Callable[..., None],
 ) -> None:
-    """What a former owner left in a page reaches no result, whatever it is."""
-    shape, positions = Shape(2, 1, 32), np.array([0, 2, 6, 17, 256, 257], np.int32)
-    qkv = random_qkv(6, 270, shape)
-    expected = expected_rows(qkv, positions, shape, profile)
-    for ctx in contexts:
-        paged = Paged(kernels, ctx, profile, shape, 16, [270])
-        everywhere = np.full_like(qkv, garbage)
-        for p, row in zip(positions, expected, strict=True):
-            paged.store(0, everywhere, np.arange(270, dtype=np.int32))
-            q = paged.store(0, qkv[: p + 1], np.arange(p + 1, dtype=np.int32))
-            got = paged.attend(q[p:].copy(), positions[positions == p], [0, 1], paged.tables)
-            assert_bitwise_equal(got[0], row, f"p={p} isa={ctx.isa} threads={ctx.threads}")
+    """What a former owner left in a page reaches no result, whatever it is; pages are not cleared."""
+    shape, chunks = Shape(2, 1, dim), [(0, 1), (1, 4), (4, 18), (18, 19), (19, 250), (250, 262), (262, 263)]
+    qkv, positions = random_qkv(6, 263, shape), np.arange(263, dtype=np.int32)
+
+    def run(ctx: Any) -> np.ndarray:
+        paged, out = Paged(kernels, ctx, profile, shape, page_size, [270], garbage), []
+        for start, stop in chunks:
+            q = paged.store(0, qkv[start:stop], positions[start:stop])
+            if stop - start < 20:  # the long one only fills pages
+                out.append(paged.attend(q, positions[start:stop], [0, stop - start], paged.tables))
+        return np.concatenate(out)
+
+    asked = np.concatenate([positions[:19], positions[250:]])
+    same_on_every_path(run, expected_rows(qkv, asked, shape, profile))
+
+
+def test_control_a_key_too_many_is_seen(kernels: ModuleType, contexts: list[Any]) -> None:
+    """A row that counts one key more than were stored meets the garbage."""
+    shape, positions = Shape(2, 1, 16), np.arange(10, dtype=np.int32)
+    qkv = random_qkv(6, 10, shape)
+    paged = Paged(kernels, contexts[-1], "fp32", shape, 16, [20], np.nan)
+    q = paged.store(0, qkv, positions)
+    assert np.isfinite(paged.attend(q, positions, [0, 10], paged.tables)).all()
+    assert np.isnan(paged.attend(q[9:].copy(), positions[9:] + np.int32(1), [0, 1], paged.tables)).all()
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -298,7 +324,6 @@ def test_exp_shows_its_bits(kernels: ModuleType, same_on_every_path: Callable[..
 
     def run(ctx: Any) -> np.ndarray:
         cache = kernels.KvCache("fp32", 1, count, 2, 1, 4)
-        cache.zero_pages(np.arange(count, dtype=np.int32))
         positions, slots = np.tile(np.int32([0, 1]), count), np.arange(2 * count, dtype=np.int64)
         q, out = np.empty((2 * count, 4), np.float32), np.empty((count, 4), np.float32)
         kernels.rope_store(ctx, rows, positions, slots, *still, cache, 0, q)

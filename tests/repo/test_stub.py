@@ -10,7 +10,14 @@ from typing import Any
 from samebits import _core
 
 STUB = Path(__file__).parents[2] / "src" / "samebits" / "_core.pyi"
-ARRAYS = {"float32": "Floats", "int32": "Ints", "int64": "Longs", "uint8": "Bytes"}
+ARRAYS = {
+    "float32": "Floats",
+    "float64": "Doubles",
+    "int32": "Ints",
+    "int64": "Longs",
+    "uint32": "Counts",
+    "uint8": "Bytes",
+}
 ARRAY = re.compile(r"ndarray\[dtype=(\w+)[^\]]*\]")
 
 

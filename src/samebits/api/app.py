@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import samebits
-from samebits.api import chat, completions, errors, models, native, tokenize
+from samebits.api import chat, completions, errors, models, native, responses, tokenize
 from samebits.api.auth import ApiKeys
 from samebits.api.config import ModelConfig, ServerConfig
 from samebits.api.metrics import Metrics
@@ -74,6 +74,6 @@ def make_app(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys = NO_K
     app.state.service = service
     errors.install(app)
     app.add_middleware(Gate, service=service, keys=keys, metrics=metrics)
-    for module in (chat, completions, models, native, tokenize):
+    for module in (chat, completions, models, native, responses, tokenize):
         app.include_router(module.router)
     return app

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from samebits.api.beams import beam_fields
 from samebits.api.document import answers
 from samebits.api.encode import encode_text
 from samebits.api.errors import UnsupportedError, json_response
 from samebits.api.job import Job, finished, now
 from samebits.api.logprobs import LegacyLogprobs, join
+from samebits.api.output_format import check_form, compiled, form_of, judge
 from samebits.api.prepare import prepare_job, wanted_of
 from samebits.api.schema_answers import TextCompletion
 from samebits.api.schema_completions import CompletionRequest
@@ -22,6 +24,7 @@ from samebits.api.stream import EventStream
 from samebits.api.validation import StrictRoute
 from samebits.engine import Completion
 from samebits.engine.driver import Arrival
+from samebits.structured import StructuredSpec
 
 router = APIRouter(route_class=StrictRoute)
 DEFAULT_MAX_TOKENS: Final = 16  # OpenAI's
@@ -40,8 +43,11 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
         )
     prompts = [await _encode(served, prompt, body) for prompt in _split(body.prompt)]
     wanted = wanted_of(body, max_tokens=body.max_tokens, default=DEFAULT_MAX_TOKENS, top_logprobs=body.logprobs)
-    job = prepare_job(service, served, prompts, wanted)
-    answer = CompletionAnswer(job, body)
+    form = form_of(body)
+    check_form(form, tools=False, beams=wanted.beams is not None)
+    grammar = None if form is None else await compiled(served, form.spec, form.field)
+    job = prepare_job(service, served, prompts, wanted, grammar=grammar)
+    answer = CompletionAnswer(job, body, None if form is None else form.spec)
     if body.stream:
         return EventStream(job, answer)
     return json_response(answer.whole(await finished(job, request.receive)))
@@ -64,8 +70,8 @@ async def _encode(served: Served, prompt: str | list[int], body: CompletionReque
 class CompletionAnswer:
     """The answer to a completion request, whole or in chunks."""
 
-    def __init__(self, job: Job, body: CompletionRequest) -> None:
-        self._job, self._body = job, body
+    def __init__(self, job: Job, body: CompletionRequest, spec: StructuredSpec | None) -> None:
+        self._job, self._body, self._spec = job, body, spec
         self._tokenizer = job.served.llm.tokenizer
         self._usage = body.stream_options is not None and bool(body.stream_options.include_usage)
         self._echoed = [self._tokenizer.decode(ids) if body.echo else "" for ids in job.prompts]
@@ -82,15 +88,21 @@ class CompletionAnswer:
         return self._echoed[index // self._job.params.n]
 
     def whole(self, completions: list[Completion]) -> dict[str, Any]:
-        """The body of a response that is not streamed."""
+        """The body of a response that is not streamed.
+
+        Raises:
+            OutputInvalid: a choice is not of the form that was asked for.
+        """
         choices = []
         for index, completion in enumerate(completions):
+            judge(completion, self._spec)
             choice = {
                 "index": index,
                 "text": self._echo(index) + completion.text,
                 "logprobs": self._logprobs(index, completion),
                 "finish_reason": completion.finish_reason,
             }
+            choice |= beam_fields(completion)
             if self._body.return_token_ids:
                 choice |= self._prompt(index) | {"token_ids": list(completion.token_ids)}
             choices.append(choice)
@@ -137,6 +149,7 @@ class CompletionAnswer:
                 choice["token_ids"] = [event.token_id]
                 reported = True
         if event.completion is not None:
+            judge(event.completion, self._spec)
             choice["finish_reason"] = event.completion.finish_reason
             if completions is not None:
                 chunk["samebits"] = self._job.block(completions)

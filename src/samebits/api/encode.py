@@ -15,21 +15,35 @@ T = TypeVar("T")
 MOST_CHARACTERS_INLINE: Final = 4000
 
 
-async def encode_conversation(llm: LLM, messages: Sequence[Mapping[str, Any]], date: datetime.date) -> list[int]:
+async def encode_conversation(
+    llm: LLM,
+    messages: Sequence[Mapping[str, Any]],
+    date: datetime.date,
+    *,
+    field: str = "messages",
+    tools: Sequence[Mapping[str, Any]] = (),
+    beginning: str = "",
+) -> list[int]:
     """Token ids of a conversation, through the model's chat template.
+
+    Args:
+        field: what the messages are called, for errors.
+        tools: what the model may call.
+        beginning: of the answer; it ends the prompt.
 
     Raises:
         InputError: the template refuses it, or a text cannot be encoded.
     """
-    size = sum(len(str(m.get("content"))) for m in messages)
+    size = sum(len(str(part)) for part in (*messages, *tools))
 
     def encode() -> list[int]:
-        return llm.encode_prompt(messages, date=date)
+        text = llm.tokenizer.apply_chat_template(messages, date=date, tools=tools)
+        return llm.tokenizer.encode(text + beginning, add_special=False)
 
     try:
         return await _run(encode, size)
     except InputError as error:
-        raise InputError(error.message, field="messages", remedy=error.remedy) from error
+        raise InputError(error.message, field=field, remedy=error.remedy) from error
 
 
 async def encode_text(llm: LLM, text: str, *, add_special: bool, field: str = "prompt") -> list[int]:

@@ -17,10 +17,12 @@ from starlette.responses import Response
 from samebits.api.validation import first_problem
 from samebits.errors import (
     CapacityError,
+    ConstraintError,
     ContextLengthError,
     EngineFailedError,
     InputError,
     NumericsError,
+    OutputInvalid,
     OverloadedError,
     SamebitsError,
 )
@@ -34,6 +36,10 @@ class UnknownModelError(InputError):
 
 class UnsupportedError(InputError):
     """A field of OpenAI's API that this server does not have."""
+
+
+class MissingFieldError(InputError):
+    """A field that this request needs, though not every request does."""
 
 
 class UnauthorizedError(SamebitsError):
@@ -50,6 +56,10 @@ class DrainingError(SamebitsError):
 
 class DeadlineError(SamebitsError):
     """The request took longer than the server allows."""
+
+
+class ClientGoneError(SamebitsError):
+    """The client closed the connection; there is nobody to answer."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +79,16 @@ TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (UnknownModelError, Kind(404, INVALID, "model_not_found")),
     (ContextLengthError, Kind(400, INVALID, "context_length_exceeded")),
     (UnsupportedError, Kind(400, INVALID, "unsupported_parameter")),
+    (MissingFieldError, Kind(400, INVALID, "missing_required_parameter")),
     (InputError, Kind(400, INVALID, "invalid_value")),
     (CapacityError, Kind(400, INVALID, "capacity_exceeded")),
     (UnauthorizedError, Kind(401, INVALID, "invalid_api_key")),
     (DeadlineError, Kind(408, "timeout_error", "request_timeout")),
     (BodyTooLargeError, Kind(413, INVALID, "body_too_large")),
     (OverloadedError, Kind(429, "rate_limit_error", "queue_full")),
+    (ConstraintError, Kind(400, INVALID, "constraint_failed")),
+    (OutputInvalid, Kind(400, INVALID, "output_invalid")),
+    (ClientGoneError, Kind(499, INVALID, "client_gone")),
     (NumericsError, Kind(500, SERVER, "logits_not_finite")),
     (EngineFailedError, Kind(500, SERVER, "engine_failed")),
     (DrainingError, Kind(503, SERVER, "shutting_down")),
@@ -94,7 +108,9 @@ class Failure:
 
 
 def failure(error: Exception) -> Failure:
-    """The answer to an exception; its text is shown only where it was raised on purpose."""
+    """The answer to an exception. What was not raised on purpose is not shown but logged."""
+    if not isinstance(error, SamebitsError):
+        log.error("a request failed", exc_info=error)
     kind = next(kind for raised, kind in TABLE if isinstance(error, raised))
     message = str(error) if isinstance(error, SamebitsError) else "The server has a fault; its log has the details."
     param = error.field if isinstance(error, InputError) else None
@@ -121,8 +137,6 @@ def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | Non
 
 
 async def _on_exception(_: Request, error: Exception) -> Response:
-    if not isinstance(error, SamebitsError):
-        log.error("a request failed", exc_info=error)
     return error_response(error)
 
 

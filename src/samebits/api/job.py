@@ -11,19 +11,18 @@ from typing import Any
 
 from starlette.types import Receive
 
+from samebits.api.beams import Beams
 from samebits.api.config import Level
-from samebits.api.errors import DeadlineError
+from samebits.api.errors import ClientGoneError, DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
-from samebits.engine import Completion, Request, SamplingParams
+from samebits.engine import BeamSearch, Completion, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
-
-
-class ClientGoneError(Exception):
-    """The client closed the connection; there is nobody to answer."""
+from samebits.models.tokenizer import TextStream
+from samebits.structured import Grammar
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,9 @@ class Job:
         params: in full, and always with log-probabilities, since their digest is part of every answer.
         origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
+        beams: the search that makes the choices, instead of sampling.
+        grammar: what each choice must be.
+        shown: special tokens that are text in this answer.
     """
 
     served: Served
@@ -44,8 +46,11 @@ class Job:
     level: Level
     timeout: float
     metrics: Metrics
+    beams: Beams | None = None
+    grammar: Grammar | None = None
+    shown: frozenset[int] = frozenset()
 
-    @property
+    @cached_property
     def choices(self) -> int:
         """Choices of all prompts."""
         return len(self.prompts) * self.params.n
@@ -60,7 +65,24 @@ class Job:
         Raises:
             SamebitsError: see ``Driver.submit``.
         """
-        return self.served.driver.submit([Request(ids, self.params, self.origins) for ids in self.prompts])
+        driver = self.served.driver
+        if self.beams is not None:
+            params = self.beams.params(self.params)
+            return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
+        constraint = None if self.grammar is None else self.grammar.constraint()
+        return driver.submit(
+            [
+                Request(ids, self.params, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
+                for ids in self.prompts
+            ]
+        )
+
+    def _new_stream(self) -> TextStream:
+        return self.served.llm.tokenizer.stream(self.shown)
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        stream = self._new_stream()
+        return "".join(map(stream.push, ids)) + stream.finish()
 
     def usage(self, completions: Sequence[Completion]) -> dict[str, Any]:
         """OpenAI's count of tokens. A prompt counts once, however many choices continue it."""
@@ -90,6 +112,7 @@ class Job:
             "receipt_id": None,
             "seed": completions[0].seed,
             "params": self._described,
+            "form_sha256": None if self.grammar is None else self.grammar.digest,
             "prompt_tokens_sha256": ids_digest(own),
             "output_tokens_sha256": ids_digest([c.token_ids for c in completions]),
             "logprobs_sha256": logprobs_digest(completions),
@@ -101,7 +124,7 @@ class Job:
     def _described(self) -> dict[str, dict[str, Any]]:
         described = describe(self.params, self.origins)
         del described["logprobs"]  # asks how to answer, not what
-        return described
+        return described if self.beams is None else described | self.beams.described()
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
@@ -172,7 +195,7 @@ async def finished(job: Job, receive: Receive) -> list[Completion]:
         await asyncio.wait((work, gone), timeout=job.timeout, return_when=asyncio.FIRST_COMPLETED)
         if work.done():
             return work.result()
-        raise ClientGoneError if gone.done() else deadline_error(job)
+        raise ClientGoneError("the client closed the connection") if gone.done() else deadline_error(job)
     finally:
         submission.cancel()
         work.cancel()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from samebits.api.beams import Beams, beams_of
 from samebits.api.config import Level
 from samebits.api.job import Job
 from samebits.api.promise import promised_level
@@ -13,6 +14,7 @@ from samebits.api.schema_common import Sampling
 from samebits.api.served import Served
 from samebits.api.service import Service
 from samebits.errors import InputError
+from samebits.structured import Grammar
 
 _SAMPLING = (
     "temperature",
@@ -38,11 +40,13 @@ class Wanted:
         explicit: sampling parameters that it gives, by their names in SamplingParams.
         max_tokens: the route's own default, for models that bring none along; None is the context's end.
         determinism: the level that it asks for.
+        beams: the search that it asks for instead of sampling.
     """
 
     explicit: Mapping[str, Any]
     max_tokens: int | None
     determinism: Level | None
+    beams: Beams | None = None
 
 
 def given(values: Mapping[str, Any], **others: Any) -> dict[str, Any]:
@@ -54,19 +58,31 @@ def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, to
     """What the common fields of a request on the /v1 routes want.
 
     Raises:
-        InputError: fields contradict each other, or a key of logit_bias is not a token id.
+        InputError: fields contradict each other.
     """
     if body.stream_options is not None and not body.stream:
         raise InputError("needs stream", field="stream_options", remedy="Set stream to true, or leave it out.")
-    bias = None if body.logit_bias is None else {_token_id(key): value for key, value in body.logit_bias.items()}
+    bias = None if body.logit_bias is None else {int(key): value for key, value in body.logit_bias.items()}
     values = {name: getattr(body, name) for name in _SAMPLING}
     explicit = given(values, max_tokens=max_tokens, logit_bias=bias, logprobs=top_logprobs)
-    return Wanted(explicit, default, body.determinism)
+    return Wanted(explicit, default, body.determinism, beams_of(body, explicit))
 
 
-def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int]], wanted: Wanted) -> Job:
+def prepare_job(
+    service: Service,
+    served: Served,
+    prompts: Sequence[Sequence[int]],
+    wanted: Wanted,
+    *,
+    grammar: Grammar | None = None,
+    shown: frozenset[int] = frozenset(),
+) -> Job:
     """A job of prompts and what is wanted of them. Effective parameters: the request's own, else those that the model
     brings along, else the route's, else samebits'.
+
+    Args:
+        grammar: what each choice must be.
+        shown: special tokens that are text in this answer.
 
     Raises:
         InputError: a value is out of range, or the level cannot be promised.
@@ -77,7 +93,10 @@ def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int
     by_route = not ("max_tokens" in explicit or "max_tokens" in served.llm.generation_defaults.values)
     if by_route:
         explicit["max_tokens"] = wanted.max_tokens
-    effective = served.llm.resolve(explicit)
+    if wanted.beams is None:
+        effective = served.llm.resolve(explicit)
+    else:
+        effective = wanted.beams.resolve(explicit, served.llm.generation_defaults.values)
     origins = dict(effective.origins) | ({"max_tokens": "route"} if by_route else {})
     return Job(
         served=served,
@@ -87,10 +106,7 @@ def prepare_job(service: Service, served: Served, prompts: Sequence[Sequence[int
         level=level,
         timeout=service.config.request_timeout,
         metrics=service.metrics,
+        beams=wanted.beams,
+        grammar=grammar,
+        shown=shown,
     )
-
-
-def _token_id(key: str) -> int:
-    if not (key.isascii() and key.isdigit() and len(key) < 20):
-        raise InputError(f"{key!r:.60} is not a token id", field="logit_bias", remedy='Use ids such as "500".')
-    return int(key)

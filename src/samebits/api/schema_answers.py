@@ -52,6 +52,13 @@ class Param(Answer):
     origin: str
 
 
+class ToolError(Answer):
+    """A choice that announced calls and holds none."""
+
+    choice: int
+    message: str
+
+
 class Promise(Answer):
     """The promise behind an answer (docs/guide/server.md)."""
 
@@ -60,11 +67,13 @@ class Promise(Answer):
     receipt_id: str | None
     seed: int | None
     params: dict[str, Param]
+    form_sha256: str | None
     prompt_tokens_sha256: str
     output_tokens_sha256: str
     logprobs_sha256: str
     cached_prompt_tokens: int
     warnings: list[str]
+    tool_errors: list[ToolError] = Field(default=[], description="With tools.")
 
 
 class TopToken(Answer):
@@ -88,12 +97,35 @@ class ChatLogprobs(Answer):
     refusal: None
 
 
+class CalledFunction(Answer):
+    """A function and what it is called with."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Answer):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"]
+    function: CalledFunction
+
+
 class AssistantMessage(Answer):
     """The answer's message."""
 
     role: Literal["assistant"]
     content: str | None
     refusal: None
+    tool_calls: list[ToolCall] = Field(default=[], description="Where the model calls.")
+
+
+class Beam(Answer):
+    """What a hypothesis of a beam search is ordered by."""
+
+    score: float
+    logprob: float
 
 
 class ChatChoice(Answer):
@@ -102,8 +134,9 @@ class ChatChoice(Answer):
     index: int
     message: AssistantMessage
     logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
     token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+    beam: Beam | None = Field(default=None, description="With use_beam_search.")
 
 
 class ChatCompletion(Answer):
@@ -137,6 +170,7 @@ class CompletionChoice(Answer):
     logprobs: LegacyTokens | None
     finish_reason: Literal["stop", "length"]
     token_ids: list[int] = Field(default=[], description="With return_token_ids.")
+    beam: Beam | None = Field(default=None, description="With use_beam_search.")
     prompt_token_ids: list[int] = Field(default=[], description="With return_token_ids.")
 
 

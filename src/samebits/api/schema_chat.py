@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from samebits.api.schema_common import NotSupported, Sampling, Strict
+from samebits.api.schema_common import NotSupported, Sampling
+from samebits.api.schema_strict import Strict
+from samebits.api.schema_tools import Tool, ToolCall, ToolChoice
+from samebits.engine.params import MAX_TOP_LOGPROBS
 
 
 class TextPart(Strict):
@@ -29,27 +32,36 @@ Content = Annotated[
 class Message(Strict):
     """One turn. Parts of the content are joined with nothing between them."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Content
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Content | None = Field(None, description="Null only beside tool_calls.")
+    tool_calls: list[ToolCall] | None = Field(None, description="Of the assistant: calls of an earlier answer.")
+    tool_call_id: str | None = Field(None, description="Of a tool: the call that it answers.")
     name: NotSupported = None
     refusal: NotSupported = None
     audio: NotSupported = None
     function_call: NotSupported = None
 
-    def rendered(self) -> dict[str, Any]:
-        """The message as chat templates know it. ``developer`` is OpenAI's newer name of ``system``."""
-        content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": content}
+    @property
+    def text(self) -> str | None:
+        """The content as one text."""
+        if self.content is None or isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content)
 
 
 class ChatRequest(Sampling):
     """The body of POST /v1/chat/completions."""
 
     messages: list[Message] = Field(min_length=1)
+    tools: list[Tool] | None = Field(None, description="Functions that the model may call, at most 128.")
+    tool_choice: ToolChoice | None = Field(None, description="Default auto, where there are tools.")
+    parallel_tool_calls: bool | None = Field(
+        None, description="Whether an answer may hold several calls; default true."
+    )
     max_tokens: int | None = Field(None, ge=1, lt=2**31, description="The older name of max_completion_tokens.")
     max_completion_tokens: int | None = Field(None, ge=1, lt=2**31, description="Default: to the context's end.")
     logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=20, description="Needs logprobs.")
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS, description="Needs logprobs.")
     store: Literal[False] | None = Field(None, description="Nothing is stored.")
     service_tier: Literal["auto", "default"] | None = None
     functions: NotSupported = None

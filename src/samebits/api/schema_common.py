@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 
 from samebits.api.config import Level
+from samebits.api.schema_format import ResponseFormat, StructuredOutputs
+from samebits.api.schema_strict import Strict
+from samebits.engine.params import MAX_CHOICES, MAX_STOPS, SEED_MAX, SEED_MIN
 
 # A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
 NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
@@ -26,10 +29,13 @@ def _prompt_kind(value: object) -> str:
 
 
 # Which member of a union is meant is decided by the value's kind, so that an error speaks of that member alone.
-TextOrTexts = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<list>")], Discriminator(_text_or_list)
+Stop = Annotated[str, Field(min_length=1)]
+Stops = Annotated[
+    Annotated[Stop, Tag("<text>")] | Annotated[list[Stop], Tag("<list>"), Field(max_length=MAX_STOPS)],
+    Discriminator(_text_or_list),
 ]
-Ids = Annotated[list[int], Field(min_length=1)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Ids = Annotated[list[TokenId], Field(min_length=1)]
 Prompt = Annotated[
     Annotated[str, Tag("<text>")]
     | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)]
@@ -37,12 +43,7 @@ Prompt = Annotated[
     | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_prompt_kind),
 ]
-
-
-class Strict(BaseModel):
-    """A request or a part of one: no unknown fields, no conversions."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+Biases = dict[Annotated[str, Field(pattern="^[0-9]{1,10}$")], Annotated[float, Field(ge=-100, le=100)]]
 
 
 class StreamOptions(Strict):
@@ -63,17 +64,24 @@ class Sampling(Strict):
     repetition_penalty: float | None = Field(None, gt=0, le=10)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    logit_bias: dict[str, float] | None = Field(None, description="Token id, as a string, to addend (-100 to 100).")
+    logit_bias: Biases | None = Field(None, description="Token id, as a string, to addend.")
     seed: int | None = Field(
         None,
-        ge=-(2**63),
-        lt=2**63,
+        ge=SEED_MIN,
+        le=SEED_MAX,
         description="64-bit signed; 0 and -1 are seeds like any other. Absent or null: one is drawn and reported.",
     )
-    n: int | None = Field(None, ge=1, le=128)
-    stop: TextOrTexts | None = Field(None, description="Up to 16 texts.")
-    stop_token_ids: list[int] | None = None
+    n: int | None = Field(None, ge=1, le=MAX_CHOICES)
+    stop: Stops | None = None
+    stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
+    use_beam_search: bool | None = Field(None, description="Search with best_of beams instead of sampling.")
+    best_of: int | None = Field(None, ge=1, le=16, description="Beams, at least n; default n. Needs use_beam_search.")
+    length_penalty: float | None = Field(
+        None, ge=-2, le=2, description="Scores are sums of log-probabilities by length to this power; default 1."
+    )
+    response_format: ResponseFormat | None = Field(None, description="What the text is to be.")
+    structured_outputs: StructuredOutputs | None = Field(None, description="The same, for other forms than JSON.")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     determinism: Level | None = Field(None, description="The level that must be promised.")

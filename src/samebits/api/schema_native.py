@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from samebits.api.config import Level
-from samebits.api.schema_common import MOST_PROMPTS, Ids, Strict, TextOrTexts
+from samebits.api.schema_common import MOST_PROMPTS, Ids, Stops, TokenId
+from samebits.api.schema_strict import Strict
+from samebits.engine.params import MAX_CHOICES, MAX_TOP_LOGPROBS, SEED_MAX, SEED_MIN
 
 
 def _list_kind(value: object) -> str:
@@ -39,10 +41,10 @@ class NativeSampling(Strict):
     repetition_penalty: float | None = Field(None, gt=0, le=10)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
-    sampling_seed: int | None = Field(None, ge=-(2**63), lt=2**63)
-    n: int | None = Field(None, ge=1, le=128)
-    stop: TextOrTexts | None = None
-    stop_token_ids: list[int] | None = None
+    sampling_seed: int | None = Field(None, ge=SEED_MIN, le=SEED_MAX)
+    n: int | None = Field(None, ge=1, le=MAX_CHOICES)
+    stop: Stops | None = None
+    stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
 
 
@@ -54,7 +56,7 @@ class GenerateRequest(Strict):
     input_ids: IdLists | None = None
     sampling_params: NativeSampling | None = None
     return_logprob: bool | None = None
-    top_logprobs_num: int | None = Field(None, ge=0, le=20)
+    top_logprobs_num: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
     logprob_start_len: Literal[-1] | None = Field(None, description="Log-probabilities are those of the output.")
     return_text_in_logprobs: bool | None = None
     stream: Literal[False] | None = Field(None, description="Streams are on the /v1 routes.")

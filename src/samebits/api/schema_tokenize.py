@@ -7,7 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from samebits.api.schema_chat import Message
-from samebits.api.schema_common import Strict
+from samebits.api.schema_common import TokenId
+from samebits.api.schema_strict import Strict
+from samebits.api.schema_tools import Tool
 
 
 class TokenizeRequest(Strict):
@@ -16,6 +18,7 @@ class TokenizeRequest(Strict):
     model: str = Field(description="A name from /v1/models.")
     prompt: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    tools: list[Tool] | None = Field(None, description="With messages: functions that the model may call.")
     add_special_tokens: bool | None = Field(None, description="For a prompt; default true.")
     return_token_strs: bool | None = Field(None, description="Add the text of each token.")
 
@@ -24,4 +27,4 @@ class DetokenizeRequest(Strict):
     """The body of POST /detokenize."""
 
     model: str = Field(description="A name from /v1/models.")
-    tokens: list[int]
+    tokens: list[TokenId]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from samebits.api.conversation import conversation
 from samebits.api.document import answers
 from samebits.api.encode import encode_conversation, encode_text
 from samebits.api.errors import json_response
@@ -11,6 +12,7 @@ from samebits.api.promise import ids_digest
 from samebits.api.schema_answers import Detokenized, Tokenized
 from samebits.api.schema_tokenize import DetokenizeRequest, TokenizeRequest
 from samebits.api.service import service_of
+from samebits.api.tools import toolbox_of
 from samebits.api.validation import StrictRoute
 from samebits.errors import InputError
 
@@ -29,8 +31,12 @@ async def tokenize(request: Request, body: TokenizeRequest) -> Response:
             raise InputError(
                 "is for a prompt: a chat template holds its own", field="add_special_tokens", remedy="Leave it out."
             )
-        ids = await encode_conversation(llm, [m.rendered() for m in body.messages], service.config.date)
+        toolbox = toolbox_of(body.tools, None, None, llm.tokenizer.tool_dialect) if body.tools else None
+        tools = toolbox.sent if toolbox else ()
+        ids = await encode_conversation(llm, conversation(body.messages), service.config.date, tools=tools)
     else:
+        if body.tools is not None:
+            raise InputError("is for messages", field="tools", remedy="Leave it out.")
         ids = await encode_text(llm, body.prompt or "", add_special=body.add_special_tokens is not False)
     result = {
         "count": len(ids),

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from samebits.errors import InputError
 
 MOST_SHOWN: Final = 80
+MOST_LEVELS: Final = 128  # a schema may have 100, and stands within a few more
 # Parts of a location that pydantic adds for the members of a union; no field of ours has such a name.
 _BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none"})
 _BRANCH_STARTS: Final = ("list[", "dict[", "literal[", "constrained-", "function-", "<")
@@ -51,7 +52,7 @@ def read_json(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _refusal(f"is not UTF-8 at byte {error.start}") from error
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise _refusal(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:
@@ -60,6 +61,25 @@ def read_json(body: bytes) -> Any:
         raise
     except ValueError as error:  # an integer of thousands of digits
         raise _refusal("holds an integer with too many digits") from error
+    if _is_deeper(value, MOST_LEVELS):
+        raise _refusal(f"is nested deeper than {MOST_LEVELS} levels")
+    return value
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested deeper; without recursion, since that is what it guards against."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [part for held in layer if isinstance(held, dict | list) for part in _parts(held)]
+        if not layer:
+            return False
+    return True
+
+
+def _parts(held: dict[str, Any] | list[Any]) -> list[Any]:
+    """Of a list or an object what may hold more, or a placeholder where nothing does."""
+    values = held.values() if isinstance(held, dict) else held
+    return [value for value in values if isinstance(value, dict | list)] or [None]
 
 
 def _refusal(message: str) -> InputError:

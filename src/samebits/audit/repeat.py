@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import random
+import itertools
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.engine import Completion, Request, SamplingParams
+from samebits.audit.load import Arrivals, plan_load
+from samebits.engine import Completion, Engine, Request, SamplingParams
 from samebits.errors import MeasurementError
 from samebits.llm import LLM
 
 MAX_BATCH = 32
-# Load and arrivals come from a generator of their own, so that every mode meets the same load.
-LOAD_SEED = 20260101
 
 
 @dataclass(frozen=True)
@@ -62,29 +61,6 @@ def mode_name(profile: str) -> str:
     return "vendor bf16" if profile == "vendor" else f"samebits {profile}"
 
 
-@dataclass
-class _Load:
-    """Random other requests: how many at once changes all the time."""
-
-    rng: random.Random
-    vocabulary: int
-    target: int = 0
-    steps_left: int = 0
-
-    def wanted(self) -> int:
-        """How many requests should run now."""
-        if self.steps_left == 0:
-            self.target = self.rng.choice((0, 1, 2, 4, 8, 16))
-            self.steps_left = self.rng.randint(4, 24)
-        self.steps_left -= 1
-        return self.target
-
-    def request(self) -> Request:
-        """A prompt of random ids and a random length of answer."""
-        prompt = tuple(self.rng.randrange(self.vocabulary) for _ in range(self.rng.randint(1, 96)))
-        return Request(prompt, SamplingParams(max_tokens=self.rng.randint(1, 48), ignore_eos=True))
-
-
 def measure_mode(
     model: str,
     profile: str,
@@ -104,44 +80,64 @@ def measure_mode(
     with LLM(model, profile, threads=threads, max_batch=MAX_BATCH) as llm:
         messages = [{"role": "user", "content": prompt}]
         ids = tuple(llm.encode_prompt(messages))
-        asked = Request(ids, SamplingParams(max_tokens=max_tokens, logprobs=0))
-        rng = random.Random(LOAD_SEED)
-        load = _Load(rng, llm.config.vocab_size)
-        ours: set[int] = set()
-        others: set[int] = set()
-        done: list[Completion] = []
-        batches: set[int] = set()
-        tokens, started, count = 0, 0, llm.engine.stats.batch_sizes
-        begin = time.perf_counter()
-        while len(done) < runs:
-            while len(others) < load.wanted():
-                others.add(llm.engine.add(load.request()))
-            while started < runs and len(ours) < 8 and (not ours or rng.random() < 0.25):
-                ours.add(llm.engine.add(asked))
-                started += 1
-            before = dict(count)
-            events = llm.engine.step()
-            if any(event.request_id in ours for event in events):
-                batches.update(size for size, times in count.items() if times != before.get(size, 0))
-            for event in events:
-                tokens += event.token_id is not None
-                if event.completion is None:
-                    continue
-                if event.completion.error is not None:
-                    raise event.completion.error
-                if event.request_id in ours:
-                    ours.remove(event.request_id)
-                    done.append(event.completion)
-                    advance()
-                else:
-                    others.remove(event.request_id)
-        seconds = time.perf_counter() - begin
-    if len(batches) < 2:
-        raise MeasurementError(f"not exercised: every step had {sorted(batches)} sequences; run more completions")
-    return _row(profile, done, batches, tokens / seconds, baseline)
+        asked = Request(ids, SamplingParams(max_tokens=max_tokens, temperature=0, logprobs=0))
+        seen = drive(llm.engine, asked, plan_load(runs, max_tokens, llm.config.vocab_size), advance)
+    if len(seen.batches) < 2:
+        raise MeasurementError(f"not exercised: every step had {sorted(seen.batches)} sequences; run more completions")
+    return _row(profile, seen, baseline)
 
 
-def _row(profile: str, done: list[Completion], batches: set[int], tokens_per_s: float, baseline: Row | None) -> Row:
+@dataclass(frozen=True)
+class Seen:
+    """What came of a plan.
+
+    Attributes:
+        completions: the runs of the measured prompt, in the order in which they ended.
+        batches: how many sequences the steps had that added to one of them.
+        tokens_per_s: all tokens, those of other requests included.
+    """
+
+    completions: list[Completion]
+    batches: frozenset[int]
+    tokens_per_s: float
+
+
+def drive(engine: Engine, asked: Request, plan: Sequence[Arrivals], advance: Callable[[], None]) -> Seen:
+    """Adds what the plan says before each step, until every run of ``asked`` has ended.
+
+    Raises:
+        SamebitsError: a request failed.
+    """
+    runs = sum(arrivals.asked for arrivals in plan)
+    ours: set[int] = set()
+    done: list[Completion] = []
+    batches: set[int] = set()
+    tokens, count = 0, engine.stats.batch_sizes
+    begin = time.perf_counter()
+    for arrivals in itertools.chain(plan, itertools.repeat(Arrivals())):
+        for request in arrivals.others:
+            engine.add(request)
+        ours.update(engine.add(asked) for _ in range(arrivals.asked))
+        before = dict(count)
+        events = engine.step()
+        if any(event.request_id in ours for event in events):
+            batches.update(size for size, times in count.items() if times != before.get(size, 0))
+        for event in events:
+            tokens += event.token_id is not None
+            if event.completion is None:
+                continue
+            if event.completion.error is not None:
+                raise event.completion.error
+            if event.request_id in ours:
+                done.append(event.completion)
+                advance()
+        if len(done) == runs:
+            break
+    return Seen(done, frozenset(batches), tokens / (time.perf_counter() - begin))
+
+
+def _row(profile: str, seen: Seen, baseline: Row | None) -> Row:
+    done = seen.completions
     texts = Counter(c.token_ids for c in done)
     scores = [c.logprobs for c in done if c.logprobs is not None]
     first_divergence: int | None = None
@@ -162,10 +158,10 @@ def _row(profile: str, done: list[Completion], batches: set[int], tokens_per_s: 
         first_divergence=first_divergence,
         max_logprob_diff=spread,
         logprob_variants=len({s.tobytes() for s in scores}),
-        smallest_batch=min(batches),
-        largest_batch=max(batches),
-        tokens_per_s=tokens_per_s,
-        relative_speed=1.0 if baseline is None else tokens_per_s / baseline.tokens_per_s,
+        smallest_batch=min(seen.batches),
+        largest_batch=max(seen.batches),
+        tokens_per_s=seen.tokens_per_s,
+        relative_speed=1.0 if baseline is None else seen.tokens_per_s / baseline.tokens_per_s,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -59,7 +60,7 @@ def demo(
                     max_tokens=max_tokens,
                     threads=threads,
                     baseline=rows[0] if rows else None,
-                    advance=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                    advance=partial(progress.advance, task),
                 )
             )
     console.print(_table(rows))

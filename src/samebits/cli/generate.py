@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from samebits.errors import InputError
 
+if TYPE_CHECKING:
+    from samebits.structured import JsonSchema
+
 # Defaults of options that a model may bring along.
 OR_0, OR_1, OR_256 = (f"the model's, or {value}" for value in (0, 1, 256))
+if TYPE_CHECKING:
+    from samebits.structured import JsonSchema
 
 
 def generate(
@@ -29,6 +35,9 @@ def generate(
         float | None, typer.Option(help="For ids that occurred; 1 is none.", show_default=OR_1)
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Drawn and shown when not given.", show_default=False)] = None,
+    json_schema: Annotated[
+        Path | None, typer.Option(help="A file with the JSON schema of the answer.", show_default=False)
+    ] = None,
     profile: Annotated[str, typer.Option(help="fp32, bf16 or int8.")] = "bf16",
     threads: Annotated[int | None, typer.Option(help="One per CPU when not given.", show_default=False)] = None,
     isa: Annotated[str | None, typer.Option(help="Instruction set; see samebits info.", show_default=False)] = None,
@@ -55,6 +64,7 @@ def generate(
         "logprobs": 0 if as_json else None,
     }
     params = SamplingParams.from_mapping({name: value for name, value in options.items() if value is not None})
+    structured = None if json_schema is None else _read_schema(json_schema)
     if not prompt and chat:
         raise InputError("is empty", field="prompt", remedy="Give a non-empty prompt.")
 
@@ -73,11 +83,13 @@ def generate(
         if show_params:
             for name, item in described.items():
                 typer.echo(f"{name:>18}  {json.dumps(item['value']):<6}  {item['origin']}", err=True)
-        [completion] = llm.generate(ids, params, on_event=None if as_json else show)
+        [completion] = llm.generate(ids, params, structured=structured, on_event=None if as_json else show)
         if completion.error is not None:
             raise completion.error
         if not as_json:
             sys.stdout.write("\n")
+            if structured is not None and completion.finish_reason == "length":
+                typer.echo("samebits: warning: the answer was cut at max_tokens, and is incomplete", err=True)
             if effective.params.temperature > 0 and seed is None:
                 typer.echo(f"samebits: seed {completion.seed}", err=True)
             return
@@ -95,3 +107,12 @@ def generate(
             "fingerprint": llm.fingerprint,
         }
         typer.echo(json.dumps(result))
+
+
+def _read_schema(path: Path) -> JsonSchema:
+    from samebits.structured import JsonSchema
+
+    try:
+        return JsonSchema(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}", field="json_schema", remedy="Give a JSON file.") from error

@@ -63,17 +63,21 @@ def serve(
     values = {} if config is None else read_config(config)
     settings = make_config(_merged(values, model, flags))
 
-    from samebits.api.app import load_models
     from samebits.api.auth import read_api_keys
-    from samebits.api.server import make_server
 
     keys = read_api_keys(settings)
 
-    def ready(url: str) -> None:
-        names = ", ".join(f"{name} ({m.profile})" for name, m in settings.models.items())
-        typer.echo(f"samebits: {names} at {url}/v1 after {time.perf_counter() - start:.1f} s", err=True)
+    from samebits.api.app import load_models
+    from samebits.api.server import listen, make_server, url_of
 
-    make_server(settings, load_models(settings), keys, ready).run()
+    with listen(settings) as sock:
+
+        def ready() -> None:
+            names = ", ".join(f"{name} ({m.profile})" for name, m in settings.models.items())
+            seconds = time.perf_counter() - start
+            typer.echo(f"samebits: {names} at {url_of(sock)}/v1 after {seconds:.1f} s", err=True)
+
+        make_server(settings, load_models(settings), keys, ready).run(sockets=[sock])
 
 
 def _merged(values: dict[str, Any], model: str | None, flags: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Continuous batching: requests in, tokens out, the same bits whatever else runs."""
 
+from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, Searches, run_searches
+from samebits.engine.constraint import Constraint
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, Request, TopLogprob
@@ -7,7 +9,11 @@ from samebits.engine.resolve import Effective, describe, resolve
 from samebits.engine.scheduler import Limits
 
 __all__ = [
+    "BeamCompletion",
+    "BeamParams",
+    "BeamSearch",
     "Completion",
+    "Constraint",
     "Effective",
     "Engine",
     "Event",
@@ -15,8 +21,10 @@ __all__ = [
     "ModelLimits",
     "Request",
     "SamplingParams",
+    "Searches",
     "Stats",
     "TopLogprob",
     "describe",
     "resolve",
+    "run_searches",
 ]

@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVarTuple
 
+from samebits.engine.beam import BeamSearch, Searches
 from samebits.engine.engine import Engine
 from samebits.engine.request import Event, Request
 from samebits.errors import EngineFailedError, OverloadedError, SamebitsError
 
 log = logging.getLogger(__name__)
 Ts = TypeVarTuple("Ts")
+Work = Request | BeamSearch
 
 
 class Arrival(NamedTuple):
@@ -33,15 +35,23 @@ class Arrival(NamedTuple):
 
 
 class Submission:
-    """Requests that were submitted together. Belongs to the event loop; only ``engine_ids`` is the thread's."""
+    """What was submitted together. Belongs to the event loop; only ``engine_ids`` is the thread's.
 
-    def __init__(self, requests: Sequence[Request], cancel: Callable[[Submission], None]) -> None:
-        self.requests = tuple(requests)
-        self.choices = sum(request.params.n for request in requests)
+    Attributes:
+        work: requests, or searches, which give no event but the last of each of their choices.
+        choices: answers that come.
+        load: sequences that run at once to make them.
+    """
+
+    def __init__(self, work: Sequence[Work], cancel: Callable[[Submission], None]) -> None:
+        self.work = tuple(work)
+        self.choices = sum(w.params.n for w in self.work)
+        self.load = sum(w.params.width if isinstance(w, BeamSearch) else w.params.n for w in self.work)
         self.engine_ids: list[int] = []
         self._unfinished = self.choices
         self._arrivals: list[Arrival] = []
         self._changed = asyncio.Event()
+        self._paused = False
         self._fault: SamebitsError | None = None
         self._cancel = cancel
 
@@ -50,20 +60,32 @@ class Submission:
         """Whether nothing more can come."""
         return self._unfinished == 0 or self._fault is not None
 
-    async def arrivals(self) -> list[Arrival]:
+    async def arrivals(self, pause: float = 0.0) -> list[Arrival]:
         """What has come since the last call, at least one event; empty when every choice has ended.
+
+        Args:
+            pause: seconds to collect events before they are returned, so that many submissions wake up less often. It
+                ends early with the last event.
 
         Raises:
             EngineFailedError: the engine broke or was closed.
             SamebitsError: the engine refused the requests.
         """
-        while not self._arrivals and not self.done:
+        if pause > 0 and not self.done:
+            self._paused = True
+            asyncio.get_running_loop().call_later(pause, self._resume)
+        while not self.done and (self._paused or not self._arrivals):
             await self._changed.wait()
             self._changed.clear()
         if not self._arrivals and self._fault is not None:
             raise self._fault
         arrived, self._arrivals = self._arrivals, []
         return arrived
+
+    def _resume(self) -> None:
+        self._paused = False
+        if self._arrivals:
+            self._changed.set()
 
     def cancel(self) -> None:
         """Ends what still waits or runs and frees its pages; no further events come. Again, or at the end: nothing."""
@@ -75,7 +97,8 @@ class Submission:
         """Adds an event; returns whether it was the last. For the driver."""
         self._unfinished -= arrival.event.completion is not None
         self._arrivals.append(arrival)
-        self._changed.set()
+        if self.done or not self._paused:
+            self._changed.set()
         return self.done
 
     def fail(self, fault: SamebitsError) -> None:
@@ -99,7 +122,8 @@ class Driver:
 
     Args:
         engine: nobody else may use it between ``start`` and ``close``, but for ``check`` and plain counters.
-        most_choices: choices that may wait or run at once; a submission beyond that is refused.
+        most_choices: choices that may wait or run at once. A submission beyond that is refused, unless nothing else is
+            open: it could never be taken otherwise.
     """
 
     def __init__(self, engine: Engine, most_choices: int) -> None:
@@ -112,6 +136,8 @@ class Driver:
         self._fault: EngineFailedError | None = EngineFailedError("the engine was not started")
         self._flushes: set[asyncio.Future[int]] = set()
         self._origins: dict[int, _Origin] = {}  # of the thread, by engine id
+        self._searches = Searches(engine)  # of the thread, as what follows
+        self._searched: dict[BeamSearch, tuple[Submission, int]] = {}
 
     def start(self) -> None:
         """Starts the thread; events will go to the running loop."""
@@ -122,10 +148,20 @@ class Driver:
 
     async def close(self) -> None:
         """Ends the thread after its step; open submissions fail."""
-        if self._fault is None:
-            self._inbox.put(self._stop)
-        await asyncio.to_thread(self._thread.join)
-        self._break(EngineFailedError("the engine was closed"))
+        await asyncio.to_thread(self.stop)
+        self.abandon("the engine was closed")
+
+    def abandon(self, reason: str) -> None:
+        """Fails all open submissions, and every later one."""
+        self._break(EngineFailedError(reason))
+
+    def stop(self) -> None:
+        """Ends the thread after its step, from any thread and also when the loop has ended; again: nothing.
+
+        A thread that is left running inside a kernel would bring down the interpreter at its exit.
+        """
+        self._inbox.put(self._end)
+        self._thread.join()
 
     # ---- on the loop -------------------------------------------------------------------------------------------------
 
@@ -136,29 +172,30 @@ class Driver:
 
     @property
     def choices(self) -> int:
-        """Choices of open submissions."""
+        """Choices of open submissions; a search counts its beams."""
         return self._choices
 
-    def submit(self, requests: Sequence[Request]) -> Submission:
-        """Queues requests together.
+    def submit(self, work: Sequence[Work]) -> Submission:
+        """Queues requests or searches together.
 
         Raises:
             SamebitsError: a request is wrong, or can never run (see ``Engine.add``); nothing was queued.
             OverloadedError: too many choices wait or run.
             EngineFailedError: the engine does not run.
         """
-        for request in requests:
-            self.engine.check(request)
+        for one in work:
+            if isinstance(one, Request):  # a search was checked when it was made
+                self.engine.check(one)
         if self._fault is not None:
             raise self._fault
-        submission = Submission(requests, self._drop)
-        if self._choices and self._choices + submission.choices > self._most_choices:
+        submission = Submission(work, self._drop)
+        if self._choices and self._choices + submission.load > self._most_choices:
             raise OverloadedError(
-                f"{self._choices} choices wait or run, and {submission.choices} more exceed the limit of "
+                f"{self._choices} choices wait or run, and {submission.load} more exceed the limit of "
                 f"{self._most_choices}"
             )
         self._open.add(submission)
-        self._choices += submission.choices
+        self._choices += submission.load
         self._inbox.put(partial(self._add, submission))
         return submission
 
@@ -187,7 +224,7 @@ class Driver:
     def _close(self, submission: Submission) -> None:
         if submission in self._open:
             self._open.remove(submission)
-            self._choices -= submission.choices
+            self._choices -= submission.load
 
     def _deliver(self, arrivals: list[tuple[Submission, Arrival]]) -> None:
         for submission, arrival in arrivals:
@@ -232,6 +269,9 @@ class Driver:
     def _publish(self, events: list[Event]) -> None:
         arrivals = []
         for event in events:
+            if self._searches.owns(event):
+                arrivals += self._sought(event)
+                continue
             origin = self._origins[event.request_id]
             arrivals.append((origin.submission, Arrival(origin.index, event)))
             if event.completion is not None:
@@ -241,12 +281,26 @@ class Driver:
         if arrivals:
             self._post(self._deliver, arrivals)
 
+    def _sought(self, event: Event) -> list[tuple[Submission, Arrival]]:
+        """What the event of a beam brings: the answers of its search, if that is done."""
+        search = self._searches.take(event)
+        if search is None:
+            return []
+        submission, index = self._searched.pop(search)
+        answers = search.completions()
+        ends = [Event(event.request_id, a.index, None, a.text, a) for a in answers]
+        return [(submission, Arrival(index, end)) for end in ends]
+
     def _add(self, submission: Submission) -> None:
         try:
-            for index, request in enumerate(submission.requests):
-                engine_id = self.engine.add(request)
+            for index, one in enumerate(submission.work):
+                if isinstance(one, BeamSearch):
+                    self._searches.start(one)
+                    self._searched[one] = submission, index
+                    continue
+                engine_id = self.engine.add(one)
                 submission.engine_ids.append(engine_id)
-                self._origins[engine_id] = _Origin(submission, index, request.params.n)
+                self._origins[engine_id] = _Origin(submission, index, one.params.n)
         except SamebitsError as fault:
             self._post(self._refuse, submission, fault)
 
@@ -255,9 +309,17 @@ class Driver:
             self.engine.cancel(engine_id)
             self._origins.pop(engine_id, None)
         submission.engine_ids.clear()
+        for one in submission.work:
+            if isinstance(one, BeamSearch):
+                self._searches.cancel(one)
+                self._searched.pop(one, None)
 
-    def _stop(self) -> None:
+    def _end(self) -> None:
         self._stopping = True
 
     def _post(self, call: Callable[[*Ts], object], *arguments: *Ts) -> None:
-        self._loop.call_soon_threadsafe(call, *arguments)
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise  # else there is nobody left to tell

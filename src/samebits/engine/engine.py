@@ -18,12 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
+from samebits.engine.constraint import Constraint
 from samebits.engine.pages import ROOT, PagePool, page_digest
+from samebits.engine.params import SamplingParams
 from samebits.engine.request import Completion, Event, FinishReason, Request, Sequence, TextStream
 from samebits.engine.sampler import Sampled, sample_rows
 from samebits.engine.scheduler import Limits, Plan, View, plan_step
 from samebits.engine.stops import StopMatcher
-from samebits.errors import CapacityError, ContextLengthError, InputError, NumericsError, SamebitsError
+from samebits.errors import CapacityError, ConstraintError, ContextLengthError, InputError, SamebitsError
 from samebits.models.batch import Batch
 
 
@@ -66,7 +68,13 @@ class Stats:
 
 
 class Engine:
-    """Continuous batching over one decoder and one cache. Not thread-safe: one thread drives it."""
+    """Continuous batching over one decoder and one cache. Not thread-safe: one thread drives it.
+
+    Attributes:
+        model: what it knows of the model.
+        pool: the pages.
+        stats: what has happened so far.
+    """
 
     def __init__(
         self,
@@ -80,7 +88,7 @@ class Engine:
         prefix_cache: bool = True,
     ) -> None:
         self._decoder, self._cache, self._ctx = decoder, cache, ctx
-        self._model, self._limits, self._new_stream = model, limits, new_stream
+        self.model, self._limits, self._new_stream = model, limits, new_stream
         self._prefix_cache = prefix_cache
         self.pool = PagePool(cache.pages, prefix_cache=prefix_cache)
         self.stats = Stats()
@@ -96,7 +104,7 @@ class Engine:
         """Queues a request; returns its id.
 
         Raises:
-            InputError: empty prompt, ids outside the vocabulary, parameters that do not fit the model.
+            InputError: empty prompt, ids outside the vocabulary, parameters or a constraint that do not fit the model.
             ContextLengthError: prompt and max_tokens do not fit the context.
             CapacityError: it could never fit the KV memory.
         """
@@ -119,9 +127,10 @@ class Engine:
                     tokens=list(request.prompt_token_ids),
                     prompt_length=len(request.prompt_token_ids),
                     max_total=total,
-                    stream=self._new_stream(),
+                    stream=(request.new_stream or self._new_stream)(),
                     stops=StopMatcher(tuple(params.stop)),
                     origins=request.origins,
+                    constraint=None if request.constraint is None else request.constraint.fork(),
                 )
             )
             self._next_key += 1
@@ -140,16 +149,18 @@ class Engine:
         Raises:
             as ``add`` does.
         """
-        prompt, params, context = request.prompt_token_ids, request.params, self._model.context_length
-        params.check_vocabulary(self._model.vocab_size)
+        prompt, params, context = request.prompt_token_ids, request.params, self.model.context_length
+        params.check_vocabulary(self.model.vocab_size)
+        if request.constraint is not None:
+            self._check_constraint(request.constraint, params)
         if not prompt:
             raise InputError("has no tokens", field="prompt", remedy="Give at least one token.")
         for token in prompt:
-            if not 0 <= token < self._model.vocab_size:
+            if not 0 <= token < self.model.vocab_size:
                 raise InputError(
                     f"token id {token} is outside the vocabulary",
                     field="prompt",
-                    remedy=f"Ids go from 0 to {self._model.vocab_size - 1}.",
+                    remedy=f"Ids go from 0 to {self.model.vocab_size - 1}.",
                 )
         room = context - len(prompt)
         if room < 1:
@@ -171,6 +182,18 @@ class Engine:
                 f"{self._limits.page_size}, but there are {self.pool.size}; raise kv_memory or lower max_tokens"
             )
         return total
+
+    def _check_constraint(self, constraint: Constraint, params: SamplingParams) -> None:
+        if params.ignore_eos:
+            raise InputError(
+                "goes on where a constraint is to end", field="ignore_eos", remedy="Turn it off, or ask for plain text."
+            )
+        if constraint.vocab_size != self.model.vocab_size:
+            raise InputError(
+                f"decides about {constraint.vocab_size} ids, and the model has {self.model.vocab_size}",
+                field="constraint",
+                remedy="Compile it for this model.",
+            )
 
     def cancel(self, request_id: int) -> list[Event]:
         """Ends all choices of a request that still wait or run; frees their pages. Unknown ids: no events."""
@@ -262,14 +285,9 @@ class Engine:
             self._running.append(sequence)
 
     def _take_pages(self, rows: list[tuple[Sequence, int]]) -> None:
-        fresh: list[int] = []
         for sequence, count in rows:
             needed = self._limits.pages_for(sequence.computed + count) - len(sequence.pages)
-            new = [self.pool.allocate() for _ in range(needed)]
-            sequence.pages += new
-            fresh += new
-        if fresh:
-            self._cache.zero_pages(np.asarray(fresh, np.int32))
+            sequence.pages += [self.pool.allocate() for _ in range(needed)]
 
     def _batch(self, rows: list[tuple[Sequence, int]]) -> Batch:
         size = self._limits.page_size
@@ -309,10 +327,7 @@ class Engine:
 
     def _append(self, sequence: Sequence, sampled: Sampled) -> Event:
         if sampled.token_id is None:
-            overflow = NumericsError(
-                f"logits after {len(sequence.tokens)} tokens are not all finite: the model or a penalty overflowed"
-            )
-            return self._finish(sequence, "error", error=overflow)
+            return self._finish(sequence, "error", error=sampled.error)
         if sampled.logprob is None:
             return self._advance(sequence, sampled.token_id)
         sequence.logprobs.append(sampled.logprob)
@@ -323,16 +338,24 @@ class Engine:
     def _advance(self, sequence: Sequence, token: int) -> Event:
         params = sequence.params
         sequence.tokens.append(token)
-        ends = token in params.stop_token_ids or (token in self._model.eos_token_ids and not params.ignore_eos)
+        ends = token in params.stop_token_ids or (token in self.model.eos_token_ids and not params.ignore_eos)
         try:
             if ends:
                 return self._finish(sequence, "stop", token, token_id=token)
+            complete = False
+            if sequence.constraint is not None:
+                sequence.constraint.accept(token)
+                complete = sequence.constraint.finished
             shown = sequence.stops.push(sequence.stream.push(token))
+        except ConstraintError as error:
+            return self._finish(sequence, "error", error=error, token_id=token)
         except Exception as fault:  # a fault in one request's text must not end the step for the others
             return self._finish(sequence, "error", error=_undecodable(fault), token_id=token)
         sequence.text.append(shown)
         if sequence.stops.matched is not None:
             return self._finish(sequence, "stop", sequence.stops.matched, token_id=token, text=shown)
+        if complete:
+            return self._finish(sequence, "stop", token_id=token, text=shown)
         if len(sequence.tokens) >= sequence.max_total:
             return self._finish(sequence, "length", token_id=token, text=shown)
         return Event(sequence.request_id, sequence.index, token, shown)
@@ -354,7 +377,7 @@ class Engine:
             except Exception as fault:  # as in _append
                 reason, stop_reason, error, rest = "error", None, _undecodable(fault), ""
             late_stop = sequence.stops.matched
-            if late_stop is not None and reason == "length":
+            if late_stop is not None and reason != "cancelled":  # it ended the text before an end-of-text id did
                 reason, stop_reason = "stop", late_stop
             sequence.text.append(rest)
             text += rest

@@ -15,7 +15,7 @@ MAX_TOP_LOGPROBS = 20
 MAX_CHOICES = 128
 
 
-def _number(name: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
+def check_number(name: str, value: Any, low: float, high: float, *, above: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) == math.inf:
         raise InputError(f"{value!r} is not a finite number", field=name, remedy=f"Give {low} to {high}.")
     if not (low < value if above else low <= value) or value > high:
@@ -23,7 +23,7 @@ def _number(name: str, value: Any, low: float, high: float, *, above: bool = Fal
         raise InputError(f"{value!r} is out of range", field=name, remedy=f"Give a number {bound} {low} to {high}.")
 
 
-def _integer(name: str, value: Any, low: int, high: int) -> None:
+def check_integer(name: str, value: Any, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InputError(
             f"{value!r} is not an integer in range", field=name, remedy=f"Give an integer from {low} to {high}."
@@ -49,7 +49,8 @@ class SamplingParams:
         logit_bias: id → addend (-100 to 100), also under greedy.
         seed: 64-bit signed integer; 0 and -1 are seeds like any other. None draws one and records it.
         n: choices; choice i of a seed does not depend on n.
-        stop: texts that end the output; they are not part of it.
+        stop: texts that end the output; they are not part of it. The earliest ends it, of those that begin together the
+            shortest.
         stop_token_ids: ids that end the output, besides the model's own.
         ignore_eos: go on after the model's end-of-text ids.
         logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
@@ -89,21 +90,21 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None:
-            _integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
-        _number("temperature", self.temperature, 0, 2)
-        _integer("top_k", self.top_k, 0, 2**31 - 1)
-        _number("top_p", self.top_p, 0, 1, above=True)
-        _number("min_p", self.min_p, 0, 1)
-        _number("repetition_penalty", self.repetition_penalty, 0, 10, above=True)
-        _number("presence_penalty", self.presence_penalty, -2, 2)
-        _number("frequency_penalty", self.frequency_penalty, -2, 2)
+            check_integer("max_tokens", self.max_tokens, 1, 2**31 - 1)
+        check_number("temperature", self.temperature, 0, 2)
+        check_integer("top_k", self.top_k, 0, 2**31 - 1)
+        check_number("top_p", self.top_p, 0, 1, above=True)
+        check_number("min_p", self.min_p, 0, 1)
+        check_number("repetition_penalty", self.repetition_penalty, 0, 10, above=True)
+        check_number("presence_penalty", self.presence_penalty, -2, 2)
+        check_number("frequency_penalty", self.frequency_penalty, -2, 2)
         if self.seed is not None:
-            _integer("seed", self.seed, SEED_MIN, SEED_MAX)
-        _integer("n", self.n, 1, MAX_CHOICES)
+            check_integer("seed", self.seed, SEED_MIN, SEED_MAX)
+        check_integer("n", self.n, 1, MAX_CHOICES)
         if not isinstance(self.ignore_eos, bool):
             raise InputError(f"{self.ignore_eos!r} is not a bool", field="ignore_eos", remedy="Give true or false.")
         if self.logprobs is not None:
-            _integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
+            check_integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
         self._check_stops()
         self._check_bias()
 
@@ -119,7 +120,7 @@ class SamplingParams:
         if not isinstance(self.stop_token_ids, list | tuple):
             raise InputError("not a list", field="stop_token_ids", remedy="Give a list of token ids.")
         for token in self.stop_token_ids:
-            _integer("stop_token_ids", token, 0, 2**31 - 1)
+            check_integer("stop_token_ids", token, 0, 2**31 - 1)
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
 
     def _check_bias(self) -> None:
@@ -128,8 +129,8 @@ class SamplingParams:
         if not isinstance(self.logit_bias, Mapping):
             raise InputError("not a mapping", field="logit_bias", remedy="Map token ids to numbers.")
         for token, bias in self.logit_bias.items():
-            _integer("logit_bias", token, 0, 2**31 - 1)
-            _number(f"logit_bias[{token}]", bias, -100, 100)
+            check_integer("logit_bias", token, 0, 2**31 - 1)
+            check_number(f"logit_bias[{token}]", bias, -100, 100)
         object.__setattr__(self, "logit_bias", dict(sorted(self.logit_bias.items())))
 
     @property

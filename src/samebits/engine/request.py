@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from samebits.engine.constraint import Constraint
 from samebits.engine.history import History
 from samebits.engine.params import SamplingParams
 from samebits.engine.stops import StopMatcher
@@ -32,11 +33,15 @@ class Request:
         prompt_token_ids: at least one id.
         params: sampling parameters, used as they are; ``params.n`` choices are generated.
         origins: where each parameter came from (engine/resolve.py), handed on to the completions.
+        new_stream: makes what turns ids into text, for each choice; None for the engine's own.
+        constraint: what the output may be. Each choice works on a fork of it; this one is never changed.
     """
 
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams
     origins: Mapping[str, str] = field(default_factory=dict)
+    new_stream: Callable[[], TextStream] | None = None
+    constraint: Constraint | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ class Sequence:
     followers: list[Sequence] = field(default_factory=list)
     history: History = field(default_factory=History)
     origins: Mapping[str, str] = field(default_factory=dict)
+    constraint: Constraint | None = None
 
     @property
     def output(self) -> list[int]:

@@ -9,54 +9,105 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
+from samebits.engine.constraint import Constraint
 from samebits.engine.request import Sequence, TopLogprob
+from samebits.errors import ConstraintError, NumericsError, SamebitsError
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A chosen token; ``token_id`` is None where the row's logits are not all finite, or penalties make them so."""
+    """A chosen token, or why there is none: ``token_id`` is None exactly where ``error`` is set."""
 
     token_id: int | None
     logprob: float | None = None
     top: tuple[TopLogprob, ...] = ()
+    error: SamebitsError | None = None
 
 
 def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence]) -> list[Sampled]:
     """Chooses the next token of each sequence from its row of logits (R, V). Computes only what is asked for."""
-    plain = [s.params.temperature == 0 and not _adjusts(s) for s in sequences]
+    plain = [s.params.temperature == 0 and not _adjusts(s) and s.constraint is None for s in sequences]
     best = kernels.argmax(ctx, logits).tolist() if any(plain) else []
-    tokens: list[int | None] = []
+    sampled = [Sampled(None)] * len(sequences)
+    drawn = []
     for row, finite in enumerate(_finite_rows(logits).tolist()):
         if not finite:
-            tokens.append(None)
+            sampled[row] = Sampled(None, error=_not_finite(sequences[row]))
+        elif plain[row]:
+            sampled[row] = Sampled(best[row])
         else:
-            tokens.append(best[row] if plain[row] else _draw(ctx, logits[row], sequences[row]))
+            drawn.append(row)
+    for row, one in zip(drawn, _draw(ctx, logits, sequences, drawn), strict=True):
+        sampled[row] = one
+    tokens = [s.token_id for s in sampled]
     reported = [r for r, s in enumerate(sequences) if s.params.logprobs is not None and tokens[r] is not None]
     if not reported:
-        return [Sampled(token) for token in tokens]
+        return sampled
     counts = [min(sequences[r].params.logprobs or 0, logits.shape[1]) for r in reported]
     chosen = logits if len(reported) == len(sequences) else logits[reported]
     scores = np.empty_like(chosen)
     kernels.log_softmax(ctx, chosen, scores)
     # Ordered by logit: two logits that differ can have one log-probability.
     ids = kernels.topk(ctx, chosen, max(counts))[0] if any(counts) else np.empty((len(reported), 0), np.int32)
-    sampled = [Sampled(token) for token in tokens]
     for i, row in enumerate(reported):
         top = tuple(TopLogprob(t, float(scores[i, t])) for t in ids[i, : counts[i]].tolist())
         sampled[row] = Sampled(tokens[row], float(scores[i, tokens[row]]), top)
     return sampled
 
 
-def _draw(ctx: kernels.Context, row: Floats, sequence: Sequence) -> int | None:
-    p = sequence.params
+def _draw(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence], rows: list[int]) -> list[Sampled]:
+    """Tokens of the given rows, whose logits are finite; an error where a row's request leaves nothing to choose."""
+    chosen, errors = logits, dict[int, SamebitsError]()
+    if len(rows) < len(sequences) or any(_adjusts(s) or s.constraint is not None for s in sequences):
+        chosen = logits[rows]  # a copy
+        for i, row in enumerate(rows):
+            try:
+                _prepare(chosen[i], sequences[row])
+            except (ConstraintError, NumericsError) as error:  # of this row alone
+                errors[i] = error
+    usable = [i for i in range(len(rows)) if i not in errors]
+    drawn = [Sampled(None, error=errors.get(i)) for i in range(len(rows))]
+    if usable:
+        chosen = chosen if len(usable) == len(rows) else chosen[usable]
+        ids = kernels.sample(ctx, chosen, [_draw_of(sequences[rows[i]]) for i in usable])
+        for i, token in zip(usable, ids.tolist(), strict=True):
+            drawn[i] = Sampled(token)
+    return drawn
+
+
+def _prepare(row: Floats, sequence: Sequence) -> None:
+    """Steps 1 to 3 of section 4, in place."""
     if _adjusts(sequence):
-        row = adjust(row, sequence)
-        if not np.isfinite(row.max()):  # a penalty overflowed: +infinity, NaN or nothing left to choose
-            return None
-    index = len(sequence.tokens) - sequence.prompt_length
-    return kernels.sample(ctx, row, p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
+        row[:] = adjust(row, sequence)
+    if sequence.constraint is not None:
+        exclude(row, sequence.constraint)
+    if not np.isfinite(row.max()):  # a penalty overflowed to +infinity or NaN, or left nothing to choose
+        raise _not_finite(sequence)
+
+
+def _draw_of(sequence: Sequence) -> kernels.Draw:
+    p, index = sequence.params, len(sequence.tokens) - sequence.prompt_length
+    return kernels.Draw(p.temperature, p.top_k, p.top_p, p.min_p, sequence.seed or 0, index, sequence.index)
+
+
+def exclude(row: Floats, constraint: Constraint) -> None:
+    """Sets the row (V,) to -infinity for every id that the constraint does not allow: the end of step 3.
+
+    Raises:
+        ConstraintError: it allows none, or its limits are exceeded.
+    """
+    allowed = constraint.allowed()
+    if not allowed.any():
+        raise ConstraintError("the constraint allows no token here: no text in this model's tokens satisfies it")
+    np.copyto(row, np.float32(-np.inf), where=~allowed)
+
+
+def _not_finite(sequence: Sequence) -> NumericsError:
+    return NumericsError(
+        f"logits after {len(sequence.tokens)} tokens are not all finite: the model or a penalty overflowed"
+    )
 
 
 def _finite_rows(logits: Floats) -> npt.NDArray[np.bool_]:

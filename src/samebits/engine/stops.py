@@ -8,12 +8,13 @@ from collections.abc import Sequence
 class StopMatcher:
     """Cuts a growing text before the first stop text.
 
-    The first match is the one that begins earliest; of stops that begin together, the longest that is complete. Text is
-    held back only while it may be the beginning of a stop, so streamed pieces joined equal the text as a whole.
+    The first match is the one that begins earliest; of stops that begin together, the shortest, which completes first.
+    So the stop that ends a text depends on the text and never on the pieces it came in. Text is held back only while it
+    may be the beginning of a stop, so streamed pieces joined equal the text as a whole.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._stops = sorted(stops, key=len, reverse=True)
+        self._stops = sorted(stops, key=len)
         self._held = ""
         self.matched: str | None = None
 

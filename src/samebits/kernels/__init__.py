@@ -2,6 +2,7 @@
 
 from samebits.kernels.context import Context, available_isas, dispatch_table
 from samebits.kernels.ops import (
+    Draw,
     KvCache,
     PackedMatrix,
     argmax,
@@ -20,6 +21,7 @@ from samebits.kernels.ops import (
 
 __all__ = [
     "Context",
+    "Draw",
     "KvCache",
     "PackedMatrix",
     "argmax",

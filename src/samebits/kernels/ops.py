@@ -7,6 +7,9 @@ R rows of logits, V vocabulary, S sequences. Inputs may be any CPU array with th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -22,7 +25,6 @@ from samebits._core import (
     rmsnorm,
     rope_store,
     round_bf16,
-    sample,
     silu_mul,
 )
 
@@ -45,7 +47,49 @@ def topk(ctx: _core.Context, logits: Floats, k: int) -> tuple[Ints, Floats]:
     return ids, values
 
 
+class Draw(NamedTuple):
+    """How to draw from one row, docs/numerics.md 4 steps 4 to 8.
+
+    Attributes:
+        temperature: rounded to float32; below 2⁻¹⁷ the answer is the argmax.
+        top_k: 0 for off. top_p: 1 for off. min_p: 0 for off.
+        seed: −2⁶³ … 2⁶³ − 1.
+        token_index: index of the token in the output.
+        choice: index of the choice among the n of a request.
+    """
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int
+    token_index: int
+    choice: int
+
+
+def sample(ctx: _core.Context, logits: Floats, draws: Sequence[Draw]) -> Ints:
+    """The ids (R,) int32 drawn from rows of logits (R, V) that penalties and bias were applied to, one draw a row.
+
+    Each row has at least one finite logit and no NaN or +∞.
+    """
+    out = np.empty(logits.shape[0], np.int32)
+    _core.sample(
+        ctx,
+        logits,
+        np.array([d.temperature for d in draws], np.float32),
+        np.array([d.top_k for d in draws], np.int64),
+        np.array([d.top_p for d in draws], np.float64),
+        np.array([d.min_p for d in draws], np.float64),
+        np.array([d.seed for d in draws], np.int64),
+        np.array([d.token_index for d in draws], np.uint32),
+        np.array([d.choice for d in draws], np.uint32),
+        out,
+    )
+    return out
+
+
 __all__ = [
+    "Draw",
     "KvCache",
     "PackedMatrix",
     "argmax",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import datetime
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
 import jinja2
 import jinja2.ext
+import jinja2.meta
 import jinja2.nodes
 import jinja2.parser
 import jinja2.sandbox
 
 from samebits.errors import InputError, ModelError
+from samebits.models.tool_calls import HERMES, Dialect, recognise, to_json, with_tools_in_text
 
 # What strftime_now says unless a request gives another date, so that the same messages give the same prompt
 # tomorrow. It is the date that Llama 3's own template falls back on.
@@ -40,6 +42,7 @@ class ChatTemplate:
         special_tokens: Mapping[str, str],
         date: datetime.date,
         add_generation_prompt: bool,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
         """The prompt text of a conversation; see Tokenizer.apply_chat_template.
 
@@ -47,9 +50,11 @@ class ChatTemplate:
             InputError: a message is malformed, or the template refuses the conversation.
             ModelError: the template is not valid Jinja.
         """
-        checked = [_checked_message(message, i) for i, message in enumerate(messages)]
+        checked: Sequence[Mapping[str, Any]] = [_checked_message(message, i) for i, message in enumerate(messages)]
         if not checked:
             raise InputError("is empty", field="messages", remedy="Send at least one message")
+        if not self.takes_tools:
+            checked, tools = with_tools_in_text(checked, tools), ()
         midnight = datetime.datetime.combine(date, datetime.time())
         try:
             return self._compiled.render(
@@ -57,7 +62,7 @@ class ChatTemplate:
                 messages=checked,
                 add_generation_prompt=add_generation_prompt,
                 strftime_now=midnight.strftime,
-                tools=None,
+                tools=list(tools) or None,
                 documents=None,
             )
         except ModelError:
@@ -70,14 +75,38 @@ class ChatTemplate:
             ) from error
 
     @cached_property
-    def _compiled(self) -> jinja2.Template:
+    def takes_tools(self) -> bool:
+        """Whether the template puts tools into the prompt; otherwise ``with_tools_in_text`` does.
+
+        Raises:
+            ModelError: the template is not valid Jinja.
+        """
+        with self._explained():
+            return "tools" in jinja2.meta.find_undeclared_variables(self._environment.parse(self.source))
+
+    @property
+    def tool_dialect(self) -> Dialect | None:
+        """The form of calls that the prompt shows to the model; None where the template has one not known here."""
+        return recognise(self.source) if self.takes_tools else HERMES
+
+    @cached_property
+    def _environment(self) -> jinja2.Environment:
         environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, "jinja2.ext.loopcontrols"]
         )
-        environment.filters["tojson"] = _to_json
+        environment.filters["tojson"] = to_json
         environment.globals["raise_exception"] = _raise_exception
+        return environment
+
+    @cached_property
+    def _compiled(self) -> jinja2.Template:
+        with self._explained():
+            return self._environment.from_string(self.source)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
         try:
-            return environment.from_string(self.source)
+            yield
         except jinja2.TemplateError as error:
             raise ModelError(
                 f"the chat template is not valid: {error}",
@@ -98,22 +127,52 @@ class _GenerationTag(jinja2.ext.Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _checked_message(message: object, index: int) -> dict[str, str]:
+# What a message may have beside its role and content.
+_OTHER_KEYS: Final = {"assistant": {"tool_calls"}, "tool": {"tool_call_id", "name"}}
+
+
+def _checked_message(message: object, index: int) -> dict[str, Any]:
     field = f"messages[{index}]"
     if not isinstance(message, Mapping):
         raise InputError("is not an object", field=field, remedy="Give role and content")
-    unknown = sorted(map(str, message.keys() - {"role", "content"}))
+    role = message.get("role")
+    if not isinstance(role, str):
+        raise _not_text(f"{field}.role")
+    known = {"role", "content"} | _OTHER_KEYS.get(role, set())
+    unknown = sorted(map(str, message.keys() - known))
     if unknown:
-        raise InputError(f"has the unknown key {unknown[0]!r}", field=field, remedy="Give role and content only")
-    for key in ("role", "content"):
-        if not isinstance(message.get(key), str):
-            raise InputError("is missing or not text", field=f"{field}.{key}", remedy="Give it as a string")
-    return {"role": message["role"], "content": message["content"]}
+        remedy = f"Give {', '.join([*sorted(known - {'role', 'content'}), 'role'])} and content only"
+        raise InputError(f"has the unknown key {unknown[0]!r}", field=field, remedy=remedy)
+    checked: dict[str, Any] = {"role": role, "content": message.get("content")}
+    calls = message.get("tool_calls")
+    if not isinstance(checked["content"], str) and (checked["content"] is not None or not calls):
+        raise _not_text(f"{field}.content")
+    if calls is not None:
+        checked["tool_calls"] = _checked_calls(calls, f"{field}.tool_calls")
+    for key in ("tool_call_id", "name"):
+        if key in message:
+            if not isinstance(message[key], str):
+                raise _not_text(f"{field}.{key}")
+            checked[key] = message[key]
+    return checked
 
 
-def _to_json(value: Any, indent: int | None = None) -> str:
-    """Hugging Face's tojson: not escaped for HTML, unlike Jinja's own."""
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+def _checked_calls(calls: object, field: str) -> list[Mapping[str, Any]]:
+    if not isinstance(calls, list | tuple) or not calls:
+        raise InputError("is not a list of calls", field=field, remedy="Give at least one call, or leave it out")
+    for i, call in enumerate(calls):
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise InputError("names no function", field=f"{field}[{i}]", remedy="Give function.name and arguments")
+        if not isinstance(function.get("arguments"), Mapping):
+            raise InputError(
+                "is not an object", field=f"{field}[{i}].function.arguments", remedy="Give names and values"
+            )
+    return list(calls)
+
+
+def _not_text(field: str) -> InputError:
+    return InputError("is missing or not text", field=field, remedy="Give it as a string")
 
 
 def _raise_exception(message: str) -> NoReturn:

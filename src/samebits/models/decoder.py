@@ -83,7 +83,7 @@ class Decoder:
         return layers + self._embedding.nbytes + (self._head.nbytes if self._head is not self._embedding else 0)
 
     def new_cache(self, pages: int, page_size: int) -> kernels.KvCache:
-        """An empty paged cache of this model's shape; pages must be zeroed before their first use."""
+        """A paged cache of this model's shape; what its pages hold before they are stored to is not defined."""
         c = self.config
         profile = "bf16" if self.profile == "vendor" else self.profile
         return kernels.KvCache(profile, c.num_layers, pages, page_size, c.num_kv_heads, c.head_dim)

@@ -1,7 +1,7 @@
 """Reading a GGUF file: metadata and where each tensor lies. Versions 2 and 3, little-endian.
 
 Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf``
-    package: docs/design/gguf-reader.md. Every length is checked against the bytes that are there before
+    package: docs/design/0005-gguf-reader.md. Every length is checked against the bytes that are there before
     anything is allocated.
 """
 

@@ -13,7 +13,7 @@ import codecs
 import datetime
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -22,6 +22,7 @@ import tokenizers
 
 from samebits.errors import InputError, ModelError
 from samebits.models.chat_template import DEFAULT_DATE, ChatTemplate
+from samebits.models.tool_calls import Dialect, digest_of_text_form
 from samebits.numerics import digest_bytes, digest_json
 
 _BYTE_TOKEN: Final = re.compile("<0x([0-9A-F]{2})>")
@@ -130,9 +131,18 @@ class Tokenizer:
         """The text of ids, without special tokens."""
         return b"".join(map(self._text_bytes, ids)).decode("utf-8", "replace")
 
-    def stream(self) -> TextStream:
-        """A decoder that takes one id at a time."""
-        return TextStream(self)
+    def stream(self, shown: Collection[int] = ()) -> TextStream:
+        """A decoder that takes one id at a time.
+
+        Args:
+            shown: ids of special tokens that are text nevertheless, such as one that announces a tool call.
+        """
+        return TextStream(self, shown)
+
+    def special_id(self, text: str) -> int | None:
+        """The id of the special token of that name; None where there is none."""
+        token_id = self._backend.token_to_id(text)
+        return token_id if token_id in self.special_ids else None
 
     def token_bytes(self, token_id: int) -> bytes:
         """The bytes one id stands for, the name of a special token included; empty for an id without a
@@ -149,12 +159,17 @@ class Tokenizer:
         *,
         date: datetime.date = DEFAULT_DATE,
         add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> str:
         """The prompt text of a conversation, to be encoded with ``add_special=False``.
 
         Args:
-            messages: each has ``role`` and ``content``, both text.
+            messages: each has ``role`` and ``content``, both text. The assistant's can have ``tool_calls`` (then
+                content may be None), each with ``function.name`` and ``function.arguments``, an object; a result is a
+                message of the role ``tool``, with ``tool_call_id`` and ``name`` where the template wants them.
             date: what the template takes for today.
+            tools: descriptions as in OpenAI's API. They stand in the prompt in the order given, keys too; see
+                ``with_tools_in_text`` for a template that knows no tools.
             add_generation_prompt: end with the opening of the assistant's turn.
 
         Raises:
@@ -172,7 +187,13 @@ class Tokenizer:
             special_tokens=self._special.texts,
             date=date,
             add_generation_prompt=add_generation_prompt,
+            tools=tools,
         )
+
+    @property
+    def tool_dialect(self) -> Dialect | None:
+        """The form in which the model is to write tool calls; None without a template, or where it is not known."""
+        return None if self._template is None else self._template.tool_dialect
 
     @cached_property
     def digest(self) -> str:
@@ -188,9 +209,13 @@ class Tokenizer:
 
     @cached_property
     def template_digest(self) -> str:
-        """Digest of the chat template and the texts of special tokens it can use."""
-        source = None if self._template is None else self._template.source
-        return digest_json({"template": source, "special_tokens": self._special.texts})
+        """Digest of the chat template, the texts of special tokens it can use, and the form of tools if it has none."""
+        content: dict[str, Any] = {"template": None, "special_tokens": self._special.texts}
+        if self._template is not None:
+            content["template"] = self._template.source
+            if not self._template.takes_tools:
+                content["tools"] = digest_of_text_form()
+        return digest_json(content)
 
     def _text_bytes(self, token_id: int) -> bytes:
         return b"" if token_id in self.special_ids else self.token_bytes(token_id)
@@ -216,12 +241,15 @@ class TextStream:
     ids.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, shown: Collection[int] = ()) -> None:
         self._tokenizer = tokenizer
+        self._shown = frozenset(shown)
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, token_id: int) -> str:
         """The characters that this id completes; empty inside a character."""
+        if token_id in self._shown:
+            return self._utf8.decode(self._tokenizer.token_bytes(token_id))
         return self._utf8.decode(self._tokenizer._text_bytes(token_id))
 
     def finish(self) -> str:

@@ -1,0 +1,204 @@
+"""From what is asked of an output to a grammar that follows it.
+
+Decisions that fix which ids are allowed, all in ``GRAMMAR_OPTIONS`` and the digest of a grammar:
+
+* No text is forced (``no_forcing``): an id is allowed exactly where its bytes can be continued to a text of the
+  grammar, however that text would usually be cut into tokens. So the set does not hang on a tokenizer's habits.
+* JSON is written on one line with ``, `` and ``: `` between parts and no other white space: nothing to loop in.
+* Characters are written as themselves: ``\\uXXXX`` is not used. (With it, a name that the schema describes could be
+  spelled in another way and escape its description.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import llguidance
+
+from samebits.errors import ConstraintError, InputError
+from samebits.numerics import digest_json
+from samebits.structured.base_case import check_base_cases, check_chains
+from samebits.structured.culprit import find_culprit
+from samebits.structured.grammar import HEAD, LIMITS, GrammarConstraint, Vocabulary, first_line
+from samebits.structured.normalise import normalise
+from samebits.structured.pattern import PatternError, to_engine
+from samebits.structured.references import refuse
+from samebits.structured.spec import Choice, Framed, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
+from samebits.structured.validate import validator_of
+
+GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "whitespace_flexible": False,
+    "json_allowed_escapes": 'nrbtf\\"',
+}
+MAX_LARK_LINES: Final = 500  # a chain of 10,000 rules was seen to overflow the compiler's stack
+_DIRECTIVE: Final = re.compile(r"%(llguidance|json|lark)\b")
+_STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A compiled specification.
+
+    Attributes:
+        spec: what was compiled.
+        digest: of the specification, the options above, and the library that decides what is allowed. Requests with
+            one digest and one model are held to the same ids.
+        unenforced: parts of a schema with ``strict=False`` that only validation will check, with their places.
+    """
+
+    spec: StructuredSpec | Framed
+    digest: str
+    unenforced: tuple[str, ...]
+    _template: GrammarConstraint = field(repr=False, compare=False)
+
+    def constraint(self) -> GrammarConstraint:
+        """A constraint at its beginning, for ``Request.constraint``."""
+        return self._template.fork()
+
+
+class GrammarCompiler:
+    """Compiles specifications for one model, and remembers them. Any thread may call it, also several at once.
+
+    Args:
+        vocabulary: the model's.
+        remember: grammars kept, the ones used last; 0 keeps none.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, remember: int = 256) -> None:
+        self._vocabulary = vocabulary
+        self._remember = remember
+        self._known: OrderedDict[str, Grammar] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def compile(self, spec: StructuredSpec | Framed) -> Grammar:
+        """The grammar of a specification. Takes from under a millisecond to some seconds; never call it in a step.
+
+        Raises:
+            InputError: it cannot be enforced; names the keyword and its place where there is one.
+        """
+        key = spec_digest(spec)
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key]
+        grammar = self._compile(spec, key)  # outside the lock: two threads may do the same work, with the same result
+        with self._lock:
+            self._known[key] = grammar
+            while len(self._known) > self._remember:
+                self._known.popitem(last=False)
+        return grammar
+
+    def _compile(self, spec: StructuredSpec | Framed, key: str) -> Grammar:
+        unenforced: tuple[str, ...] = ()
+        match spec:
+            case JsonObject():
+                template, unenforced = self._from_schema(JsonSchema('{"type":"object"}'))
+            case JsonSchema():
+                template, unenforced = self._from_schema(spec)
+            case Regex():
+                template = self._from_lark("regex", f"start: /{_engine_pattern(spec.pattern)}/")
+            case Choice():
+                options = " | ".join(json.dumps(option) for option in spec.options)
+                template = self._from_lark("choice", f"start: {options}")
+            case Lark():
+                _check_lark(spec.grammar)
+                template = self._from_lark("grammar", spec.grammar)
+            case Framed():
+                parts = [self._from_schema(frame.schema)[1] for frame in spec.frames]  # each is refused by its own name
+                unenforced = tuple(place for part in parts for place in part)
+                template = self._from_lark("tools", _framed_lark(spec))
+        digest = digest_json({"spec": key, "options": GRAMMAR_OPTIONS, "library": llguidance.get_version()})
+        return Grammar(spec, digest, unenforced, template)
+
+    def _from_schema(self, spec: JsonSchema) -> tuple[GrammarConstraint, tuple[str, ...]]:
+        validator_of(spec)  # the schema itself is valid, by another reader
+        document = spec.document
+        normalised = normalise(document, strict=spec.strict)
+        check_base_cases(normalised)
+        check_chains(normalised)
+        template, fault = self._try_schema(normalised.schema, spec.strict)
+        if template is not None:
+            return template, normalised.unenforced
+        placed = normalise(document, strict=spec.strict, places=True).schema
+        culprit = find_culprit(placed, fault, lambda schema: self._try_schema(schema, spec.strict)[1])
+        if culprit is not None:
+            raise refuse(culprit.keyword, culprit.path, f"cannot be enforced: {fault}", "Change or remove it.")
+        raise InputError(f"cannot be enforced: {fault}", field="json_schema", remedy="Give a simpler schema.")
+
+    def _try_schema(self, schema: dict[str, Any], strict: bool) -> tuple[GrammarConstraint | None, str]:
+        return self._try(f"start: {_json_lark(schema, strict)}")
+
+    def _from_lark(self, field: str, text: str) -> GrammarConstraint:
+        template, fault = self._try(text)
+        if template is None:
+            raise InputError(f"cannot be used: {fault}", field=field, remedy="Correct or simplify it.")
+        return template
+
+    def _try(self, text: str) -> tuple[GrammarConstraint | None, str]:
+        """The constraint, or None and what is wrong."""
+        matcher = llguidance.LLMatcher(self._vocabulary.backend, HEAD + text, log_level=0, limits=LIMITS)
+        if matcher.is_error():
+            return None, _fault(matcher.get_error())
+        template = GrammarConstraint(matcher, self._vocabulary)
+        try:  # on a fork: the state of the template must not hang on what was asked of it before
+            some = template.fork().allowed().any()
+        except ConstraintError as error:
+            return None, str(error)
+        return (template, "") if some else (None, "no text in this model's tokens satisfies it")
+
+
+def _json_lark(schema: dict[str, Any], strict: bool) -> str:
+    options = GRAMMAR_OPTIONS | {"coerce_one_of": not strict}
+    return f"%json {json.dumps({'x-guidance': options} | schema, ensure_ascii=False)}"
+
+
+def _framed_lark(spec: Framed) -> str:
+    """Each schema is a rule of its own: ``%json`` stands for a whole rule."""
+    rest = "" if spec.separator is None else f" ({json.dumps(spec.separator)} frame)*"
+    lines = [
+        f"start: begin frame{rest} {json.dumps(spec.end)}",
+        f"begin: {' | '.join(json.dumps(text) for text in spec.begins)}",
+        f"frame: {' | '.join(f'frame_{i}' for i in range(len(spec.frames)))}",
+    ]
+    for i, frame in enumerate(spec.frames):
+        schema = normalise(frame.schema.document, strict=frame.schema.strict).schema
+        lines.append(f"frame_{i}: {json.dumps(frame.before)} value_{i} {json.dumps(frame.after)}")
+        lines.append(f"value_{i}: {_json_lark(schema, frame.schema.strict)}")
+    return "\n".join(lines)
+
+
+def _engine_pattern(pattern: str) -> str:
+    try:
+        return llguidance.regex_to_lark(to_engine(pattern), "dw")
+    except PatternError as error:
+        raise InputError(str(error), field="regex", remedy="Write it without.") from error
+
+
+def _check_lark(grammar: str) -> None:
+    if grammar.count("\n") > MAX_LARK_LINES:
+        raise InputError(
+            f"has more than {MAX_LARK_LINES} lines", field="grammar", remedy="Join short rules, or give fewer."
+        )
+    found = _DIRECTIVE.search(_STRING_OR_COMMENT.sub("", grammar))
+    if found is not None:
+        raise InputError(
+            f"holds %{found[1]}, which sets options of ours", field="grammar", remedy="Use a JSON schema for JSON."
+        )
+
+
+def _fault(message: str) -> str:
+    """What llguidance says, without the place in the text that we gave it and options that we do not offer."""
+    if "oneOf constraints are not supported" in message:
+        return "oneOf: its options are not seen to exclude each other"
+    line = first_line(message)
+    line = re.sub(r"^(at )?\d+\(\d+\): ", "", line)
+    line = line.removeprefix("failed to compile JSON schema: ")
+    rest = [part.strip() for part in message.split("\n")[1:] if "error:" in part]
+    return " ".join([line, *rest])[:300].rstrip(" .:")

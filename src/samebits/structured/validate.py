@@ -1,0 +1,120 @@
+"""Judging a finished output, by other means than those that generated it: jsonschema-rs for JSON.
+
+Number policy (docs/guide/structured-output.md): values are compared as they are written, without a round trip through
+floats. ``1.0`` and ``1e0`` are integers and equal 1; ``true`` is no number.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Final
+
+import jsonschema_rs
+import llguidance
+
+from samebits.errors import InputError, OutputInvalid
+from samebits.structured.grammar import HEAD, Vocabulary
+from samebits.structured.json_text import JsonTextError, check_depth, read_json
+from samebits.structured.pattern import to_engine
+from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec
+
+MAX_OUTPUT_DEPTH: Final = 200  # levels of an output; jsonschema-rs stops at 255
+_OBJECT: Final = JsonSchema('{"type":"object"}')
+_ANY_JSON: Final = 'start: %json {"x-guidance": {"json_allow_general_unicode_escapes": true}}'
+
+
+def validate(text: str, spec: StructuredSpec) -> None:
+    """Returns where the text satisfies the specification. The text is never changed or completed.
+
+    Raises:
+        OutputInvalid: it does not; ``incomplete`` where it could be the beginning of a text that does.
+    """
+    match spec:
+        case JsonObject():
+            _validate_json(text, _OBJECT)
+        case JsonSchema():
+            _validate_json(text, spec)
+        case Regex(pattern):
+            if not _pattern_validator(pattern).is_valid(text):
+                lark = f"start: /{llguidance.regex_to_lark(to_engine(pattern), 'dw')}/"
+                raise OutputInvalid("does not match the pattern", incomplete=_follow(text, lark) == "begins")
+        case Choice(options):
+            if text not in options:
+                begins = any(option.startswith(text) for option in options)
+                raise OutputInvalid("is none of the choices", incomplete=begins)
+        case Lark(grammar):
+            if (verdict := _follow(text, grammar)) != "complete":
+                raise OutputInvalid("does not follow the grammar", incomplete=verdict == "begins")
+
+
+def validator_of(spec: JsonSchema) -> jsonschema_rs.Validator:
+    """The validator of a schema; nothing is fetched from anywhere.
+
+    Formats are not asserted: the grammar enforces the syntax of those it knows.
+
+    Raises:
+        InputError: the schema is not valid itself.
+    """
+    return _validator(spec.text)
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> jsonschema_rs.Validator:
+    try:
+        return jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
+    except jsonschema_rs.ValidationError as error:
+        if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+            raise InputError(
+                f"$ref leads out of the schema: {_short(error.message)}", field="json_schema", remedy="Use $defs."
+            ) from error
+        place = _pointer(error.instance_path)
+        raise InputError(
+            f"is no valid schema at #{place}: {_short(error.message)}", field="json_schema", remedy="Correct it."
+        ) from error
+    except ValueError as error:
+        raise InputError(f"cannot be read: {error}", field="json_schema", remedy="Give plain JSON.") from error
+
+
+@lru_cache(maxsize=256)
+def _pattern_validator(pattern: str) -> jsonschema_rs.Validator:
+    return _validator(json.dumps({"pattern": f"^(?:{pattern})$"}))
+
+
+def _validate_json(text: str, spec: JsonSchema) -> None:
+    validator = validator_of(spec)
+    try:
+        check_depth(text, MAX_OUTPUT_DEPTH)
+        value = read_json(text)
+    except JsonTextError as error:
+        raise OutputInvalid(str(error), incomplete=_follow(text.lstrip(" \t\n\r"), _ANY_JSON) == "begins") from error
+    try:
+        validator.validate(value)
+    except jsonschema_rs.ValidationError as error:
+        keyword = "/".join(map(str, error.schema_path))
+        raise OutputInvalid(f"{_short(error.message)} ({keyword})", path=_pointer(error.instance_path)) from error
+    except UnicodeEncodeError as error:
+        raise OutputInvalid("holds a lone surrogate, which is no Unicode text") from error
+
+
+@lru_cache(maxsize=1)
+def _bytes() -> Vocabulary:
+    """A vocabulary in which each byte is a token."""
+    return Vocabulary([bytes([b]) for b in range(256)], frozenset(), ())
+
+
+def _follow(text: str, lark: str) -> str:
+    """How a text stands to a grammar: ``complete``, ``begins`` one that is, or ``differs``."""
+    matcher = llguidance.LLMatcher(_bytes().backend, HEAD + lark, log_level=0)
+    content = text.encode("utf-8", "surrogatepass")
+    if matcher.is_error() or matcher.try_consume_tokens(list(content)) < len(content):
+        return "differs"
+    return "complete" if matcher.is_accepting() else "begins"
+
+
+def _pointer(path: list[str | int]) -> str:
+    return "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= 200 else f"{message[:197]}..."

@@ -1,0 +1,138 @@
+"""Configuration: one set of names and defaults for file, flags, help and document."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from samebits import LLM
+from samebits.api.auth import read_api_keys
+from samebits.api.config import ModelConfig, ServerConfig, make_config, read_config
+from samebits.cli.app import app
+from samebits.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+MODELS = {"models": {"small": {"path": "x"}}}
+
+
+def test_defaults_and_values() -> None:
+    config = make_config(MODELS)
+    assert config == ServerConfig(models={"small": ModelConfig(path="x")})
+    given = {"port": 9, "date": "2025-01-02", "request_timeout": 3, "models": {"a": {"profile": "fp32"}, "b": {}}}
+    config = make_config(given)
+    assert (config.port, config.date, config.request_timeout) == (9, datetime.date(2025, 1, 2), 3.0)
+    assert config.models == {"a": ModelConfig(profile="fp32"), "b": ModelConfig()}
+
+
+def test_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "samebits.yaml"
+    path.write_text("port: 81\ndate: 2025-01-02\nmodels:\n  a: {engine: embedded, path: p, prefix_cache: false}\n")
+    config = make_config(read_config(path))
+    assert config.date == datetime.date(2025, 1, 2)
+    assert config.models["a"] == ModelConfig(path="p", prefix_cache=False)
+    assert config.port == 81
+    path.write_text("")
+    assert read_config(path) == {}
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({}, "models"),
+        ({"models": {}}, "models"),
+        ({"models": ["a"]}, "models"),
+        ({"models": {"a": None}}, "models.a"),
+        ({"models": {"a": {"paht": "x"}}}, "models.a.paht"),
+        ({"models": {"a": {"engine": "vllm"}}}, "models.a.engine"),
+        ({"models": {"a": {"threads": "2"}}}, "models.a.threads"),
+        ({"models": {"a": {"prefix_cache": 1}}}, "models.a.prefix_cache"),
+        (MODELS | {"prot": 8000}, "prot"),
+        (MODELS | {"port": 65536}, "port"),
+        (MODELS | {"port": True}, "port"),
+        (MODELS | {"port": "8000"}, "port"),
+        (MODELS | {"determinism": "total"}, "determinism"),
+        (MODELS | {"date": "yesterday"}, "date"),
+        (MODELS | {"max_choices": 0}, "max_choices"),
+        (MODELS | {"request_timeout": 0}, "request_timeout"),
+        (MODELS | {1: 2}, "config"),
+    ],
+)
+def test_what_is_wrong_is_named(values: Any, field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_config(values)
+    assert caught.value.field == field
+    assert "pydantic" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["- a\n", "a: [\n", "1: 2\n", "a: !!python/object:os.system {}\n", "\x00"])
+def test_a_file_that_is_no_mapping(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError) as caught:
+        read_config(path)
+    assert caught.value.field == "config"
+    with pytest.raises(InputError):
+        read_config(tmp_path / "none.yaml")
+
+
+def test_the_models_keys_are_the_arguments_of_llm_with_the_same_defaults() -> None:
+    arguments = inspect.signature(LLM.__init__).parameters
+    keys = {f.name: f.default for f in dataclasses.fields(ModelConfig) if f.name not in ("engine", "path")}
+    assert keys == {name: p.default for name, p in arguments.items() if name not in ("self", "model")}
+
+
+def test_the_flags_are_the_keys() -> None:
+    group: Any = typer.main.get_command(app)
+    flags = {p.name for p in group.commands["serve"].params}
+    keys = {f.name for kind in (ModelConfig, ServerConfig) for f in dataclasses.fields(kind)}
+    assert flags - {"model", "config"} == keys - {"engine", "path", "models"}
+
+
+def test_the_document_is_what_the_code_says() -> None:
+    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
+    for title, kind in (("Server", ServerConfig), ("Models", ModelConfig)):
+        section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", section, re.MULTILINE)
+        keys = [f for f in dataclasses.fields(kind) if f.name != "models"]
+        assert [(name, default, meaning) for name, default, meaning in rows] == [
+            (f.name, shown(f.default), f.metadata["meaning"]) for f in keys
+        ]
+
+
+def shown(default: object) -> str:
+    return "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+# ---- keys and addresses ----------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_others_reach_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
+        assert read_api_keys(make_config(MODELS | {"host": host})).digests == ()
+    for host in ("0.0.0.0", "::", "192.168.0.1", "example.org", ""):
+        with pytest.raises(InputError) as caught:
+            read_api_keys(make_config(MODELS | {"host": host}))
+        assert caught.value.field == "host"
+    path = tmp_path / "keys"
+    path.write_text("# team\nalpha\n\n beta \n")
+    monkeypatch.setenv("KEYS_OF_A_TEST", "gamma, delta,")
+    both = MODELS | {"host": "0.0.0.0", "api_keys_file": str(path), "api_keys_env": "KEYS_OF_A_TEST"}
+    keys = read_api_keys(make_config(both))
+    accepted = [k for k in ("alpha", "beta", "gamma", "delta", "", "# team") if keys.accept(b"Bearer " + k.encode())]
+    assert accepted == ["alpha", "beta", "gamma", "delta"]
+
+
+def test_a_source_without_keys_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("# none\n")
+    for source in ({"api_keys_file": str(path)}, {"api_keys_file": "nowhere"}, {"api_keys_env": "NOT_SET_ANYWHERE"}):
+        with pytest.raises(InputError) as caught:
+            read_api_keys(make_config(MODELS | source))
+        assert caught.value.field == next(iter(source))

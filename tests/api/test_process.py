@@ -1,0 +1,290 @@
+"""``samebits serve`` as people start it: a process, the real model, signals, load."""
+
+from __future__ import annotations
+
+import json
+import queue
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
+from samebits.cli import main
+from samebits.errors import ModelError
+from samebits.models.load import find_smollm2
+
+READY_WITHIN_S = 3.0
+
+
+class Process:
+    """A server in a process of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        begin = time.monotonic()
+        command = [sys.executable, "-m", "samebits", "serve", *arguments, "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        self.line = self.process.stderr.readline()
+        self.seconds = time.monotonic() - begin
+        assert " at http://" in self.line, self.line + self.process.stderr.read()
+        self.url = "http" + self.line.split(" at http")[1].split("/v1")[0]
+        self.http = httpx.Client(base_url=self.url, timeout=600, limits=httpx.Limits(max_connections=100))
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        response = self.http.post(path, json={"model": "smollm2"} | body)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    def metric(self, name: str) -> float:
+        text = self.http.get("/metrics").text
+        return float(next(line for line in text.splitlines() if line.startswith(name)).rsplit(" ", 1)[1])
+
+    def end(self) -> tuple[int, str]:
+        """Asks it to end; its exit code and what it still said."""
+        self.http.close()
+        self.process.send_signal(signal.SIGTERM)
+        _, said = self.process.communicate(timeout=60)
+        return self.process.returncode, said
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> Iterator[Process]:
+    try:
+        find_smollm2()
+    except ModelError as error:
+        pytest.skip(str(error))
+    server = Process("smollm2")
+    yield server
+    code, said = server.end()
+    assert (code, said) == (0, "")
+
+
+def test_ready_in_time(smollm2: Process) -> None:
+    assert smollm2.line.startswith("samebits: smollm2 (bf16) at http://127.0.0.1:")
+    # The bound is for a machine with nothing else to do; a loaded one gets three times as long here.
+    assert smollm2.seconds < 3 * READY_WITHIN_S
+    assert smollm2.http.get("/ready").json() == {"status": "ok", "faults": {}}
+
+
+def test_an_answer_is_that_of_the_command_line(smollm2: Process) -> None:
+    command = [sys.executable, "-m", "samebits", "generate", "smollm2", "--chat", "--prompt", "Name three rivers."]
+    printed = subprocess.run([*command, "--max-tokens", "8", "--json"], capture_output=True, text=True, check=True)
+    alone = json.loads(printed.stdout)
+    messages = [{"role": "user", "content": "Name three rivers."}]
+    served = smollm2.post("/v1/chat/completions", messages=messages, max_tokens=8, logprobs=True, return_token_ids=True)
+    choice = served["choices"][0]
+    assert choice["token_ids"] == alone["token_ids"]
+    assert [t["logprob"] for t in choice["logprobs"]["content"]] == alone["logprobs"]
+    assert served["samebits"]["logprobs_sha256"] == alone["logprobs_digest"]
+    assert served["system_fingerprint"] == alone["fingerprint"]
+
+
+# ---- load ------------------------------------------------------------------------------------------------------------
+
+
+def some_requests(count: int, longest: int, rng: random.Random) -> list[dict[str, Any]]:
+    """Different requests: lengths, seeds, parameters, several choices and prompts.
+
+    Args:
+        longest: words of the longest prompts.
+    """
+    words = [
+        "the",
+        "river",
+        "is",
+        "a",
+        "long",
+        "way",
+        "from",
+        "here",
+        "and",
+        "nobody",
+        "knows",
+        "where",
+        "it",
+        "ends",
+        "or",
+        "why",
+        "it",
+        "began",
+    ]
+    requests: list[dict[str, Any]] = []
+    for i in range(count):
+        prompt: Any = " ".join(rng.choices(words, k=rng.choice([1, 5, longest // 4, longest])))
+        if i % 5 == 4:
+            prompt = [prompt, "Once upon a time"]
+        kind: dict[str, Any] = rng.choice(
+            [
+                {},
+                {"temperature": 1, "seed": i},
+                {"temperature": 0.7, "seed": -1, "top_p": 0.9, "top_k": 40},
+                {"temperature": 1, "seed": 0, "n": 3, "stop": [" the"]},
+                {"repetition_penalty": 1.2, "frequency_penalty": 0.5},
+            ]
+        )
+        requests.append({"prompt": prompt, "max_tokens": rng.randrange(1, 4 + longest // 10)} | kind)
+    return requests
+
+
+def outcome(answer: dict[str, Any]) -> tuple[Any, ...]:
+    block = answer["samebits"]
+    texts = tuple((c["text"], c["finish_reason"]) for c in answer["choices"])
+    return texts, block["output_tokens_sha256"], block["logprobs_sha256"], block["prompt_tokens_sha256"]
+
+
+def streamed(server: Process, body: dict[str, Any], leave: bool) -> tuple[Any, ...] | None:
+    """The outcome of a stream; None where the client leaves after its beginning."""
+    sent = {"model": "smollm2", "stream": True} | body
+    sent = {"model": "smollm2", "stream": True} | body
+    with server.http.stream("POST", "/v1/completions", json=sent) as response:
+        texts: dict[int, str] = {}
+        reasons: dict[int, str] = {}
+        answer: dict[str, Any] = {}
+        for line in response.iter_lines():
+            if leave:
+                return None
+            if not line or line == "data: [DONE]":
+                continue
+            answer = json.loads(line.removeprefix("data: "))
+            for c in answer["choices"]:
+                texts[c["index"]] = texts.get(c["index"], "") + c["text"]
+                reasons[c["index"]] = c["finish_reason"] or ""
+        choices = [{"text": texts[i], "finish_reason": reasons[i]} for i in sorted(texts)]
+        return outcome(answer | {"choices": choices})
+
+
+def under_load(server: Process, requests: int, distinct: int, longest: int, seed: int) -> None:
+    rng = random.Random(seed)
+    bodies = some_requests(distinct, longest, rng)
+    expected = [outcome(server.post("/v1/completions", **body)) for body in bodies]
+    assert len(set(expected)) > distinct * 0.9, "the requests are too much alike"
+    seen: list[set[tuple[Any, ...]]] = [set() for _ in bodies]
+    left = requests
+    while left > 0:
+        wave = min(left, rng.randrange(1, 65))
+        chosen = [(rng.randrange(distinct), rng.random() < 0.4, rng.random() < 0.1) for _ in range(wave)]
+
+        def ask(choice: tuple[int, bool, bool]) -> None:
+            index, stream, leave = choice
+            if stream or leave:
+                result = streamed(server, bodies[index], leave)
+            else:
+                result = outcome(server.post("/v1/completions", **bodies[index]))
+            if result is not None:
+                seen[index].add(result)
+
+        with ThreadPoolExecutor(wave) as pool:
+            list(pool.map(ask, chosen))
+        left -= wave
+    for index, outcomes in enumerate(seen):
+        assert outcomes <= {expected[index]}, f"request {index} has {len(outcomes)} different answers"
+    assert sum(map(len, seen)) > distinct // 2, "hardly any request was asked"
+    wait_until(lambda: server.metric('samebits_kv_pages{model="smollm2",state="held"}') == 0)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 5) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it does not come to pass"
+        time.sleep(0.02)
+
+
+def test_one_answer_for_each_request_under_load(smollm2: Process) -> None:
+    under_load(smollm2, requests=60, distinct=16, longest=40, seed=1)
+
+
+@pytest.mark.proof
+def test_one_answer_for_each_of_1000_requests(smollm2: Process) -> None:
+    under_load(smollm2, requests=1000, distinct=100, longest=200, seed=2)
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def test_sigterm_lets_what_runs_finish(smollm2: Process) -> None:
+    del smollm2  # skips where the model is not installed
+    server = Process("smollm2")
+    body = {"model": "smollm2", "prompt": "Once", "max_tokens": 60, "ignore_eos": True, "stream": True}
+    arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def listen() -> None:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
+            for line in response.iter_lines():
+                if line:
+                    arrived.put(line)
+
+    listening = threading.Thread(target=listen)
+    listening.start()
+    lines = [arrived.get(timeout=30)]
+    late = httpx.Client(base_url=server.url)
+    assert late.get("/ready").status_code == 200
+    server.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: late.get("/ready").status_code == 503)
+    refused = late.post("/v1/completions", json=body)
+    assert refused.status_code == 503
+    assert refused.json()["error"]["code"] == "shutting_down"
+    assert late.get("/health").status_code == 200
+    listening.join(60)
+    while not arrived.empty():
+        lines.append(arrived.get())
+    late.close()
+    server.http.close()
+    _, said = server.process.communicate(timeout=30)
+    assert (server.process.returncode, said) == (0, "")
+    assert lines[-1] == "data: [DONE]"
+    assert sum('"text"' in line for line in lines) >= 60 - 2
+
+
+@pytest.mark.parametrize("how", ["second signal", "drain timeout"])
+def test_an_end_that_does_not_wait(smollm2: Process, how: str) -> None:
+    del smollm2
+    server = Process("smollm2", *(["--drain-timeout", "0.2"] if how == "drain timeout" else []))
+    body = {"model": "smollm2", "prompt": "Once", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    with server.http.stream("POST", "/v1/completions", json=body) as response:
+        lines = response.iter_lines()
+        next(lines)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        if how == "second signal":
+            with httpx.Client(base_url=server.url) as late:
+                wait_until(lambda: late.get("/ready").status_code == 503)
+            server.process.send_signal(signal.SIGTERM)
+        _, said = server.process.communicate(timeout=30)
+        assert time.monotonic() - begin < 15
+        assert (server.process.returncode, said) == (0, "")
+        *_, last = (line for line in lines if line)
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_failed"
+    server.http.close()
+
+
+def test_what_stops_the_command_before_it_serves(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for arguments, field in (
+            ([], "models"),
+            (["no-such-model"], "model"),
+            (["smollm2", "--host", "0.0.0.0"], "host"),
+            (["smollm2", "--host", "not a host"], "host"),
+            (["smollm2", "--port", "70000"], "port"),
+            (["smollm2", "--port", port], "port"),
+            (["smollm2", "--prefix-cache", "perhaps"], "prefix_cache"),
+            (["--config", "no-such-file.yaml"], "config"),
+            (["--config", "no-such-file.yaml", "--profile", "fp32"], "config"),
+        ):
+            monkeypatch.setattr(sys, "argv", ["samebits", "serve", *arguments])
+            with pytest.raises(SystemExit) as caught:
+                main()
+            assert caught.value.code == 2
+            assert capsys.readouterr().err.startswith(f"samebits: {field}: "), arguments
