@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binomtest
 
 from samebits.audit.intervals import (
     bootstrap_mean,
@@ -54,14 +55,12 @@ def test_the_smallest_rate_is_seen_and_a_smaller_one_is_not(runs: int, power: fl
     assert chance_unseen(rate * 0.9, runs) > 1 - power
 
 
-def test_wilson_interval_by_its_formula() -> None:
-    events, runs, z = 7, 200, 1.959963984540054
-    share = events / runs
-    centre = (share + z * z / (2 * runs)) / (1 + z * z / runs)
-    half = z / (1 + z * z / runs) * math.sqrt(share * (1 - share) / runs + z * z / (4 * runs * runs))
-    found = rate_interval(events, runs)
-    assert math.isclose(found.low, centre - half, rel_tol=1e-9)
-    assert math.isclose(found.high, centre + half, rel_tol=1e-9)
+@given(st.integers(2, 10_000).flatmap(lambda n: st.tuples(st.integers(1, n - 1), st.just(n))), st.floats(0.5, 0.999))
+def test_wilson_interval_as_scipy_has_it(counts: tuple[int, int], confidence: float) -> None:
+    found = rate_interval(*counts, confidence)
+    expected = binomtest(*counts).proportion_ci(confidence, method="wilson")
+    assert math.isclose(found.low, expected.low, rel_tol=1e-9)
+    assert math.isclose(found.high, expected.high, rel_tol=1e-9)
     assert found.method == "Wilson"
 
 

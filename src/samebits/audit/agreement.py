@@ -90,7 +90,8 @@ class ViewSummary:
         prompts: one for each prompt to which the view applies, in order of ids.
         runs_least, runs_most: runs of a prompt; N of TAR@N is the least.
         compared, failed, without, departures: sums over prompts.
-        departure_rate: departures among compared runs, these prompts.
+        departure_rate: departures among compared runs, these prompts. Near one half it is too low, by about 0.4/√n with
+            n runs a prompt, as the common answer is known from the same runs only; `repeat` has no such error.
         excluded: where the verdict is ``equal``: the rate of departures that is excluded.
         repeat: mean `Agreement.repeat_rate`.
         repeat_answered: mean `Agreement.repeat_rate_answered`.

@@ -41,22 +41,24 @@ def association(
     squares, departures, expected = np.zeros(deals), np.zeros((deals, count)), np.zeros(count)
     order = np.argsort(strata, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(strata[order])) + 1):
+        if np.all(codes[members] == codes[members[0]]):
+            continue  # one answer: every deal gives the same table
         here, own_levels, rows = np.unique(levels[members], return_inverse=True, return_counts=True)
         classes, own_codes, columns = np.unique(codes[members], return_inverse=True, return_counts=True)
-        if len(rows) < 2 or len(columns) < 2:
-            continue  # one level or one answer: every deal gives the same table
-        departing = ~np.isin(classes, common)
-        expected[here] += rows * (columns[departing].sum() / len(members))
-        observed = np.zeros((1, len(rows), len(columns)), np.int64)
-        np.add.at(observed[0], (own_levels, own_codes), 1)
+        if len(rows) < 2:
+            continue
+        departing = (~np.isin(classes, common)).astype(np.float64)
+        expected[here] += rows * (columns @ departing / len(members))
+        observed = np.zeros((len(rows), len(columns)))
+        np.add.at(observed, (own_levels, own_codes), 1)
         chunk = max(1, TABLE_CELLS // observed.size)
         for at in range(0, deals, chunk):
             some = slice(at, min(at + chunk, deals))
-            tables = random_table.rvs(rows, columns, size=some.stop - at, random_state=rng)
+            tables = random_table.rvs(rows, columns, size=some.stop - at, random_state=rng).astype(np.float64)
             if at == 0:
-                tables[0] = observed[0]
-            squares[some] += ((tables**2).sum(axis=2) / rows).sum(axis=1)
-            departures[some, here] += tables[:, :, departing].sum(axis=2)
+                tables[0] = observed
+            squares[some] += np.einsum("dlc,dlc,l->d", tables, tables, 1 / rows)
+            departures[some, here] += tables @ departing
     met = expected > 0
     pooled = ((departures - expected)[:, met] ** 2 / expected[met]).sum(axis=1)
     smaller = np.minimum(tail_shares(squares), tail_shares(pooled))

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.stats import binomtest
+from scipy.special import ndtri
 
 from samebits.errors import InputError
 
@@ -71,8 +71,11 @@ def rate_interval(events: int, runs: int, confidence: float = CONFIDENCE) -> Int
         return Interval(0.0, rule_of_three(runs, confidence), confidence, "rule of three")
     if events == runs:
         return Interval(1 - rule_of_three(runs, confidence), 1.0, confidence, "rule of three")
-    found = binomtest(events, runs).proportion_ci(confidence, method="wilson")
-    return Interval(float(found.low), float(found.high), confidence, "Wilson")
+    z, share = float(ndtri(0.5 + confidence / 2)), events / runs
+    centre = share + z * z / (2 * runs)
+    half = z * math.sqrt(share * (1 - share) / runs + (z / (2 * runs)) ** 2)
+    scale = 1 + z * z / runs
+    return Interval((centre - half) / scale, (centre + half) / scale, confidence, "Wilson")
 
 
 def unseen_departures(runs_by_prompt: Sequence[int], confidence: float = CONFIDENCE) -> float:

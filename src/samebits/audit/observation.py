@@ -130,7 +130,7 @@ class Observation:
 
     def level(self, factor: str) -> str | None:
         """The level of a factor; None where the factor was not set."""
-        return dict(self.condition).get(factor)
+        return next((level for name, level in self.condition if name == factor), None)
 
     @property
     def failed(self) -> bool:
@@ -152,12 +152,12 @@ def to_line(observation: Observation) -> str:
         if name == "condition":
             out[name] = dict(value)
         elif name == "logprobs":
-            out[name] = [_pack(x) for x in value]
+            out[name] = value if all(map(math.isfinite, value)) else [_pack(x) for x in value]
         elif name == "top_logprobs":
-            out[name] = [[[token, _pack(x)] for token, x in position] for position in value]
+            finite = all(math.isfinite(x) for position in value for _, x in position)
+            out[name] = value if finite else [[[token, _pack(x)] for token, x in position] for position in value]
         elif name in ("evidence", "timing"):
-            convert = float if name == "timing" else int
-            out[name] = {key: convert(x) for key, x in vars(value).items() if x is not None}
+            out[name] = {key: x for key, x in vars(value).items() if x is not None}
         else:
             out[name] = value
     return json.dumps(out, ensure_ascii=True, allow_nan=False, separators=(",", ":")) + "\n"
@@ -198,7 +198,7 @@ def _refusal(name: str, message: str) -> InputError:
 
 
 def _pack(value: float) -> float | str:
-    return float(value) if math.isfinite(value) else next(k for k, x in _NOT_NUMBERS.items() if str(x) == str(value))
+    return value if math.isfinite(value) else next(k for k, x in _NOT_NUMBERS.items() if str(x) == str(value))
 
 
 # ---- readers, one for each type; each refuses everything else --------------------------------------------------------
@@ -230,19 +230,31 @@ def _of(kind: type) -> _Reader:
 def _float(name: str, value: Any) -> float:
     if type(value) is str and value in _NOT_NUMBERS:
         return _NOT_NUMBERS[value]
-    if type(value) is not float:
-        raise _refusal(name, f"{value!r} is not a float")
-    return value
+    if type(value) not in (float, int):
+        raise _refusal(name, f"{value!r} is not a number")
+    return float(value)
 
 
-def _tuple_of(read: _Reader) -> _Reader:
-    return lambda name, value: tuple(read(name, x) for x in _list(name, value))
+def _tuple_of(kind: type, read: _Reader) -> _Reader:
+    """A list as a tuple; all elements of the usual type are looked at in one go, as journals are long."""
+
+    def read_all(name: str, value: Any) -> tuple[Any, ...]:
+        if set(map(type, _list(name, value))) <= {kind}:
+            return tuple(value)
+        return tuple(read(name, x) for x in value)
+
+    return read_all
 
 
-def _pair(name: str, value: Any) -> tuple[str, float]:
-    if len(_list(name, value)) != 2:
-        raise _refusal(name, "is not made of pairs")
-    return _text(name, value[0]), _float(name, value[1])
+def _best(name: str, value: Any) -> tuple[tuple[tuple[str, float], ...], ...]:
+    try:
+        return tuple(
+            tuple([(_text(name, t), _float(name, x)) for t, x in _list(name, row)]) for row in _list(name, value)
+        )
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _refusal(name, "is not made of pairs") from None
 
 
 def _condition(name: str, value: Any) -> tuple[tuple[str, str], ...]:
@@ -265,10 +277,10 @@ _READERS: Mapping[str, _Reader] = {
     "run": _integer,
     "attempts": _integer,
     "condition": _condition,
-    "token_ids": _tuple_of(_integer),
-    "tokens": _tuple_of(_text),
-    "logprobs": _tuple_of(_float),
-    "top_logprobs": _tuple_of(_tuple_of(_pair)),
+    "token_ids": _tuple_of(int, _integer),
+    "tokens": _tuple_of(str, _text),
+    "logprobs": _tuple_of(float, _float),
+    "top_logprobs": _best,
     "correct": _boolean,
     "evidence": _evidence,
     "timing": _timing,
