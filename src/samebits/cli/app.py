@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from samebits.cli.advise import advise
+from samebits.cli.audit import audit
 from samebits.cli.demo import demo
+from samebits.cli.doctor import doctor
 from samebits.cli.generate import generate
 from samebits.cli.info import info
 from samebits.cli.serve import serve
@@ -22,3 +25,6 @@ app.command()(generate)
 app.command()(demo)
 app.command()(info)
 app.command()(serve)
+app.command()(audit)
+app.command()(doctor)
+app.command()(advise)

@@ -66,6 +66,7 @@ class Completion:
         stop_reason: the stop text or stop id that ended it, if one did.
         seed: the one given, or drawn; None when none was given and none needed (temperature 0).
         cached_prompt_tokens: prompt tokens whose keys and values came from the prefix cache.
+        prefill_chunks: pieces in which the rest of the prompt was computed, those since the last preemption.
         params: the parameters it ran with.
         origins: where each of them came from, as the request said; empty when it said nothing.
         error: why it failed, with finish_reason ``error``.
@@ -82,6 +83,7 @@ class Completion:
     cached_prompt_tokens: int
     params: SamplingParams
     origins: Mapping[str, str]
+    prefill_chunks: int = 0
     error: SamebitsError | None = None
 
 
@@ -159,5 +161,6 @@ class Sequence:
             cached_prompt_tokens=self.cached_prompt_tokens or 0,
             params=self.params,
             origins=self.origins,
+            prefill_chunks=self.chunks,
             error=error,
         )

@@ -1,0 +1,74 @@
+"""One audit from beginning to end: targets opened, the plan carried out, everything noted in a journal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from samebits.audit.journal import Journal
+from samebits.audit.plan import Plan
+from samebits.audit.run import Progress, Runner
+from samebits.audit.targets import TargetSpec, open_target
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How a target was measured; its observations are in the journal.
+
+    Attributes:
+        name: of the target.
+        known: what was found when it was opened.
+        notes: what it does not offer, and what seemed odd.
+        progress: of this process.
+    """
+
+    name: str
+    known: Mapping[str, Any]
+    notes: Mapping[str, str]
+    progress: Progress
+
+
+async def carry_out(
+    plan: Plan,
+    specs: Sequence[TargetSpec],
+    journal: Journal,
+    *,
+    timeout: float,
+    resend: bool,
+    advance: Callable[[str, int], None],
+) -> list[Measured]:
+    """Carries out the plan against each target, one after the other.
+
+    Args:
+        journal: open, of this plan and these targets.
+        timeout: seconds after which an answer of a server is given up.
+        resend: see ``Runner``.
+        advance: called with the name of a target and the number of its requests that have got an outcome.
+
+    Raises:
+        InputError: a target cannot be used as it was named.
+        MeasurementError: a target cannot be asked, or not any more.
+    """
+    results = []
+    for spec in specs:
+        target = open_target(spec, timeout=timeout)
+        try:
+            earlier = journal.past.known.get(spec.name)
+            known = await target.open(plan.probes(), earlier)
+            if earlier is None:
+                journal.opened(spec.name, known)
+            runner = Runner(
+                plan,
+                spec.name,
+                target,
+                journal,
+                resend=resend,
+                advance=lambda count, name=spec.name: advance(name, count),  # type: ignore[misc]
+            )
+            await runner.run()
+            results.append(Measured(spec.name, known, target.notes, runner.progress))
+        finally:
+            await asyncio.shield(target.close())
+    return results

@@ -1,0 +1,103 @@
+"""Where two answers part: the first place at which they differ, over all pairs of runs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Literal, TypeVar
+
+from samebits.audit.observation import Observation
+
+Unit = Literal["token ids", "tokens", "characters"]
+# A text, or a tuple of token ids or of token texts.
+Items = TypeVar("Items", str, tuple[int, ...], tuple[str, ...], tuple[Any, ...])
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """First differences of all pairs of runs of a prompt.
+
+    Attributes:
+        unit: what is counted: token ids or token texts where every run has them, else characters.
+        equal_pairs: pairs that never part.
+        places: first differing places, ascending, from 0; where one answer is the beginning of another, its length.
+        pairs: for each place, the pairs that part there.
+    """
+
+    unit: Unit
+    equal_pairs: int
+    places: tuple[int, ...]
+    pairs: tuple[int, ...]
+
+    @property
+    def all_pairs(self) -> int:
+        """Pairs of runs."""
+        return self.equal_pairs + sum(self.pairs)
+
+    @property
+    def first(self) -> int | None:
+        """The earliest place; None where all are equal."""
+        return self.places[0] if self.places else None
+
+    def quantile(self, share: float) -> int | None:
+        """The place by which this share of the pairs that part has parted; None where all are equal."""
+        if not self.places:
+            return None
+        totals = list(accumulate(self.pairs))
+        return self.places[min(bisect_right(totals, share * totals[-1] - 1e-9), len(totals) - 1)]
+
+    def survival(self, length: int) -> float:
+        """Share of pairs that agree in the first `length` places, or as far as both go."""
+        if self.all_pairs == 0:
+            return 1.0
+        parted = sum(n for place, n in zip(self.places, self.pairs, strict=True) if place < length)
+        return 1 - parted / self.all_pairs
+
+
+def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """Length of the longest common beginning."""
+    if a == b:
+        return len(a)
+    shortest = min(len(a), len(b))
+    return next((i for i in range(shortest) if a[i] != b[i]), shortest)
+
+
+def divergence(observations: Sequence[Observation]) -> Divergence:
+    """First differences among the runs of one prompt that did not fail; all pairs, each once."""
+    answered = [o for o in observations if o.text is not None]
+    if all(o.token_ids is not None for o in answered):
+        return count_divergence("token ids", Counter(o.token_ids for o in answered if o.token_ids is not None))
+    if all(o.tokens is not None for o in answered):
+        return count_divergence("tokens", Counter(o.tokens for o in answered if o.tokens is not None))
+    return count_divergence("characters", Counter(o.text for o in answered if o.text is not None))
+
+
+def count_divergence(unit: Unit, counts: Mapping[Items, int]) -> Divergence:
+    """First differences among sequences, each with the number of runs that gave it.
+
+    In sorted order, two sequences part where the least of the common beginnings between them ends. So neighbours are
+    joined in order of falling common beginning, and each join adds the pairs across it: K log K for K sequences.
+    """
+    ordered = sorted(counts)
+    sizes = [counts[items] for items in ordered]
+    equal = sum(n * (n - 1) // 2 for n in sizes)
+    joins = [(common_prefix(a, b), i) for i, (a, b) in enumerate(pairwise(ordered))]
+    parent = list(range(len(ordered)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    found: Counter[int] = Counter()
+    for place, i in sorted(joins, reverse=True):
+        left, right = root(i), root(i + 1)
+        found[place] += sizes[left] * sizes[right]
+        parent[right] = left
+        sizes[left] += sizes[right]
+    places = tuple(sorted(found))
+    return Divergence(unit, equal, places, tuple(found[place] for place in places))

@@ -1,0 +1,112 @@
+"""What an audit found about a target: measures, causes, and what was really exercised, as values and as a document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from samebits.audit.attribution import Attribution, attribute
+from samebits.audit.metrics import Metrics, in_words, measure
+from samebits.audit.observation import Observation
+from samebits.audit.plain import plain
+from samebits.audit.preconditions import Exercise, SeedUse, chunked_prefill, seed_use
+from samebits.audit.views import View
+from samebits.errors import MeasurementError
+
+# Causes are sought where people look first, and where differences show first.
+ATTRIBUTED: Final[tuple[View, ...]] = ("text", "logprobs")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One target.
+
+    Attributes:
+        metrics: all measures.
+        attributions: what moved the answers, in the views of ATTRIBUTED in which something can be compared.
+        seeds: what became of the seeds.
+        chunked: whether a prompt was computed in pieces.
+    """
+
+    metrics: Metrics
+    attributions: tuple[Attribution, ...]
+    seeds: SeedUse
+    chunked: Exercise
+
+    @property
+    def repeat_rate(self) -> float | None:
+        """Exact-repeat rate: the mean over prompts of the share of pairs of runs with equal texts. A pair with a failed
+        run is not equal. None where no prompt has two runs.
+        """
+        return self.metrics.view("text").repeat.value
+
+    def document(self) -> dict[str, Any]:
+        """The result, of JSON's types."""
+        found = plain(self)
+        assert isinstance(found, dict)
+        return {"repeat_rate": self.repeat_rate, **found}
+
+
+def evaluate(observations: Sequence[Observation], *, seed: int = 0) -> Result:
+    """The result of one target.
+
+    Args:
+        observations: all of the target.
+        seed: of bootstrap and permutations; equal observations and seeds give equal results.
+
+    Raises:
+        MeasurementError: every request failed.
+    """
+    if all(o.failed for o in observations):
+        errors = sorted({o.error or "" for o in observations})
+        raise MeasurementError(f"not one of {len(observations)} requests was answered: {'; '.join(errors[:3])}")
+    metrics = measure(observations, seed=seed)
+    compared = [view for view in ATTRIBUTED if metrics.view(view).verdict in ("equal", "different")]
+    return Result(
+        metrics=metrics,
+        attributions=tuple(attribute(observations, view, seed=seed) for view in compared),
+        seeds=seed_use(observations),
+        chunked=chunked_prefill(observations),
+    )
+
+
+def verdict(result: Result) -> list[str]:
+    """The result in sentences, the most important one first."""
+    metrics = result.metrics
+    text, logprobs = metrics.view("text"), metrics.view("logprobs")
+    said = []
+    if text.verdict == "different":
+        differing = sum(p.unique > 1 for p in text.prompts)
+        said.append(
+            f"NOT reproducible: {differing} of {len(text.prompts)} prompts got different texts for one and the same "
+            "request."
+        )
+    elif text.verdict == "equal" and logprobs.verdict == "different":
+        said.append("Every text repeated, but log-probabilities did not: a text differs sooner or later.")
+    elif text.verdict == "equal":
+        assert text.excluded is not None
+        said.append(
+            f"No difference seen. What {text.compared} runs exclude, with {metrics.confidence:.0%} confidence: that "
+            f"more than {text.excluded:.2%} of runs depart."
+        )
+    else:
+        said.append("Nothing can be said: no prompt has two answers to compare.")
+    said += [in_words(view) for view in metrics.views if view.verdict != "not offered"]
+    for attribution in result.attributions:
+        said += _causes(attribution)
+    said.append(f"Seed: {result.seeds.forwarding}.")
+    return said
+
+
+def _causes(attribution: Attribution) -> Iterable[str]:
+    if attribution.causes:
+        yield f"What moves the {attribution.view}: {', '.join(attribution.causes)}."
+    elif attribution.within_differing:
+        yield (
+            f"No factor explains the differences in {attribution.view}: runs under one and the same condition differ, "
+            "too."
+        )
+    idle = [f"{f.name} ({f.exercise.why})" for f in attribution.factors if f.status == "not exercised" and f.exercise]
+    if idle:
+        yield f"Not exercised, so that nothing is known about it: {'; '.join(idle)}."

@@ -1,0 +1,118 @@
+"""The journal: what a crash leaves is read back, and nothing is asked twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from samebits.audit.journal import Journal, key_of, read_journal
+from samebits.audit.observation import Observation
+from samebits.errors import InputError
+
+
+def observation(run: int, text: str = "yes") -> Observation:
+    return Observation(target="t", prompt_id="p", run=run, condition=(("load", "on"),), text=text)
+
+
+def write(path: Path, *runs: int, sent: tuple[int, ...] = ()) -> None:
+    async def main() -> None:
+        with Journal(path, "digest", {"plan": 1}) as journal:
+            for step in sent:
+                journal.sent("t", step)
+            for run in runs:
+                journal.add(observation(run))
+            await journal.settle()
+
+    asyncio.run(main())
+
+
+def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path, 0, sent=(0, 1))
+    with Journal(path, "digest", {}) as journal:
+        journal.opened("t", {"model": "m"})
+        past = journal.past
+    assert past.head is not None
+    assert past.head["plan"] == 1
+    assert past.sent == {"t": {0, 1}}
+    assert past.done == {key_of(observation(0))}
+    assert past.torn == 0
+    with Journal(path, "digest", {}) as journal:
+        assert journal.past.known == {"t": {"model": "m"}}
+    assert list(read_journal(path)) == [observation(0)]
+
+
+def test_it_only_grows(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path, 0)
+    before = path.read_bytes()
+    write(path, 1)
+    assert path.read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize("keep", range(1, 60, 7))
+def test_a_torn_last_line_is_removed_and_the_next_one_stands_alone(tmp_path: Path, keep: int) -> None:
+    path = tmp_path / "j"
+    write(path, 0, 1)
+    whole = path.read_bytes()
+    start = whole.rstrip(b"\n").rfind(b"\n") + 1
+    path.write_bytes(whole[: start + keep])
+    with Journal(path, "digest", {}) as journal:
+        assert journal.past.torn == keep
+        assert journal.past.done == {key_of(observation(0))}
+    write(path, 2)
+    assert list(read_journal(path)) == [observation(0), observation(2)]
+
+
+def test_a_whole_last_line_without_its_end_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path, 0, 1)
+    path.write_bytes(path.read_bytes()[:-1])
+    write(path, 2)
+    assert list(read_journal(path)) == [observation(i) for i in (0, 1, 2)]
+
+
+def test_negative_control_appending_after_a_torn_line_fuses_two(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path, 0, 1)
+    path.write_bytes(path.read_bytes()[:-9])
+    with path.open("ab") as file:
+        file.write(b'{"sent":1,"target":"t"}\n')
+    with pytest.raises(InputError, match="damaged"):
+        list(read_journal(path))
+
+
+def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path, 0, 1)
+    lines = path.read_bytes().split(b"\n")
+    lines[1] = lines[1][:-3]
+    path.write_bytes(b"\n".join(lines))
+    with pytest.raises(InputError, match="line 2"):
+        Journal(path, "digest", {})
+
+
+def test_another_plan_or_another_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path, 0)
+    with pytest.raises(InputError, match="another plan"):
+        Journal(path, "other", {})
+    for text in (
+        "hello\n",
+        json.dumps({"journal": "samebits-audit-9", "digest": "digest"}) + "\n",
+        '{"sent":1,"target":"t"}\n',
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match="journal"):
+            Journal(path, "digest", {})
+    with pytest.raises(InputError, match="journal"):
+        Journal(tmp_path / "no-such-folder" / "j", "digest", {})
+
+
+def test_two_processes_cannot_write_it(tmp_path: Path) -> None:
+    with Journal(tmp_path / "j", "digest", {}), pytest.raises(InputError, match="another process"):
+        Journal(tmp_path / "j", "digest", {})
+    Journal(tmp_path / "j", "digest", {}).__exit__(None, None, None)

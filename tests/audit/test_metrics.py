@@ -1,0 +1,191 @@
+"""Agreement, TAR, flips and accuracy by hand; failures are never agreement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from samebits.audit.agreement import agreement, summarise
+from samebits.audit.intervals import unseen_departures
+from samebits.audit.metrics import fingerprints, in_words, measure
+from samebits.audit.observation import Observation, as_condition
+from samebits.errors import InputError
+
+
+def runs(prompt_id: str, *texts: str | None, **fields: object) -> list[Observation]:
+    """One run for each text; None is a failed one."""
+    base = {"target": "t", "prompt_id": prompt_id, **fields}
+    return [
+        Observation(run=i, text=text, error="timeout" if text is None else None, **base)  # type: ignore[arg-type]
+        for i, text in enumerate(texts)
+    ]
+
+
+def answers(prompt_id: str, *labels: str | None, expected: str = "A") -> list[Observation]:
+    return [
+        replace(o, answer=label, correct=label == expected)
+        for o, label in zip(runs(prompt_id, *("text" for _ in labels)), labels, strict=True)
+    ]
+
+
+def test_counts_of_one_prompt() -> None:
+    found = agreement(runs("p", "a", "a", "a", "b", "c"), "text")
+    assert (found.compared, found.unique, found.modal, found.departures, found.equal_pairs) == (5, 3, 3, 2, 3)
+    assert found.modal_share == 0.6
+    assert found.repeat_rate == found.repeat_rate_answered == 0.3
+    assert not found.total
+
+
+def test_a_failed_run_repeats_nothing() -> None:
+    found = agreement(runs("p", "a", "a", None, None), "text")
+    assert found.unique == 1
+    assert found.repeat_rate_answered == 1.0
+    assert found.repeat_rate == 1 / 6
+    assert not found.total
+
+
+def test_runs_that_all_failed_do_not_agree() -> None:
+    summary = summarise([*runs("p", None, None, None), *runs("q", "a", "a", "a")], "text", seed=0)
+    assert summary.total_agreement.value == 0.5
+    assert summary.repeat.value == 0.5
+    alone = summarise(runs("p", None, None), "text", seed=0)
+    assert alone.total_agreement.value in (None, 0.0)
+    assert alone.verdict == "not offered"
+    found = measure([*runs("p", None, None, None), *answers("q", "A", "A", "A")])
+    assert found.view("answer").total_agreement.value == 0.5
+    assert found.failures.value == 0.5
+    assert found.errors == (("timeout", 3),)
+
+
+def test_answers_that_could_not_be_read_do_not_agree() -> None:
+    """Three texts without an answer are no agreement on the answer None."""
+    summary = summarise([*answers("p", None, None, None), *answers("q", "A", "A", "A")], "answer", seed=0)
+    assert [a.total for a in summary.prompts] == [False, True]
+    assert summary.prompts[0].unique == 3
+    assert summary.prompts[0].equal_pairs == 0
+    assert summary.verdict == "different"
+    assert summary.total_agreement.value == 0.5
+    one_missing = agreement(answers("p", "A", "A", None), "answer")
+    assert (one_missing.unique, one_missing.modal, one_missing.equal_pairs) == (2, 2, 1)
+
+
+def test_tar_of_text_and_of_answers_differ() -> None:
+    data = [
+        replace(o, text=text, answer="A", correct=True)
+        for o, text in zip(runs("p", "", ""), ("I say A", "A, I say"), strict=True)
+    ]
+    found = measure(data)
+    assert found.view("text").total_agreement.value == 0.0
+    assert found.view("answer").total_agreement.value == 1.0
+
+
+def test_a_prompt_without_a_label_does_not_count_for_answers() -> None:
+    summary = summarise([*runs("p", "x", "y"), *answers("q", "A", "A")], "answer", seed=0)
+    assert [a.prompt_id for a in summary.prompts] == ["q"]
+
+
+def test_equal_everywhere_states_what_is_excluded() -> None:
+    data = [o for p in "abcdefgh" for o in runs(p, *["same"] * 25)]
+    summary = summarise(data, "text", seed=0)
+    assert summary.verdict == "equal"
+    assert summary.excluded == unseen_departures([25] * 8) == pytest.approx(3 / 200, rel=0.01)
+    assert summary.repeat.value == 1.0
+    assert summary.repeat.interval is not None
+    assert summary.repeat.interval.low == pytest.approx((1 - summary.excluded) ** 2)
+    assert "1.50%" in in_words(summary)
+    assert "deterministic" not in in_words(summary)
+
+
+def test_negative_control_one_departure_in_two_hundred_runs_is_seen() -> None:
+    data = [o for p in "abcdefgh" for o in runs(p, *["same"] * 25)]
+    data[77] = replace(data[77], text="Same")
+    summary = summarise(data, "text", seed=0)
+    assert summary.verdict == "different"
+    assert summary.departures == 1
+    assert summary.departure_rate.value == 0.005
+    assert summary.excluded is None
+    assert "1 of 8 prompts" in in_words(summary)
+    assert "1 of 200 runs" in in_words(summary)
+    assert summarise(data, "semantic", seed=0).verdict == "equal"
+
+
+def test_five_runs_never_look_safe() -> None:
+    found = measure(runs("p", *["same"] * 5))
+    assert found.smallest_rate is None
+    assert found.view("text").excluded == 0.5
+
+
+def test_a_view_that_is_not_offered_says_so() -> None:
+    found = measure(runs("p", "a", "a"))
+    assert found.view("logprobs").verdict == "not offered"
+    assert "nothing is known" in in_words(found.view("logprobs"))
+    assert measure(runs("p", "a")).view("text").verdict == "too few runs"
+
+
+def test_a_value_that_some_runs_lack_is_no_total_agreement() -> None:
+    data = [replace(o, token_ids=(1,)) for o in runs("p", "a", "a", "a")]
+    data[1] = replace(data[1], token_ids=None)
+    found = agreement(data, "token_ids")
+    assert (found.compared, found.without, found.unique, found.total) == (2, 1, 1, False)
+
+
+def test_unseeded_runs_are_left_out_and_counted() -> None:
+    data = runs("p", "a", "a", condition=as_condition({"seed": "fixed"}))
+    data += runs("p", "x", "y", "z", condition=as_condition({"seed": "none"}))
+    found = measure(data)
+    assert (found.runs, found.unseeded) == (2, 3)
+    assert found.view("text").verdict == "equal"
+
+
+def test_flips_and_accuracy_by_hand() -> None:
+    data = [*answers("p", "A", "A", "B"), *answers("q", "A", None, "A"), *answers("r", "B", "B", "B")]
+    found = measure(data).accuracy
+    assert found is not None
+    assert [(i.flips, i.correct, i.undecided) for i in found.items] == [(1, 2, True), (1, 2, True), (0, 0, False)]
+    assert found.passes == (2 / 3, 1 / 3, 1 / 3)
+    assert found.spread == pytest.approx(1 / 3)
+    assert found.deviation == pytest.approx(0.19245, abs=1e-5)
+    assert found.mean.value == pytest.approx(4 / 9)
+    assert (found.best_possible, found.worst_possible) == (2 / 3, 0.0)
+    assert measure(runs("p", "a", "a")).accuracy is None
+
+
+def test_an_incomplete_pass_is_left_out_and_counted() -> None:
+    found = measure([*answers("p", "A", "A", "A"), *answers("q", "A", "A")]).accuracy
+    assert found is not None
+    assert found.passes == (1.0, 1.0)
+    assert found.incomplete == 1
+
+
+def test_a_failed_run_is_not_correct() -> None:
+    data = [*answers("p", "A", "A"), replace(runs("p", None)[0], run=2)]
+    found = measure(data).accuracy
+    assert found is not None
+    assert found.passes == (1.0, 1.0, 0.0)
+    assert found.items[0].flips == 1
+
+
+def test_fingerprints_and_whether_they_stand_for_equal_answers() -> None:
+    data = [
+        *runs("p", "a", "a", fingerprint="one"),
+        *runs("p", "b", fingerprint="two"),
+        *runs("q", "c", "d", "d", fingerprint="two"),
+        *runs("q", "e"),
+    ]
+    found = {f.fingerprint: (f.runs, f.differing_prompts) for f in fingerprints(data)}
+    assert found == {"two": (4, 1), "one": (2, 0), None: (1, 0)}
+    assert [f.fingerprint for f in fingerprints(data)] == ["two", "one", None]
+
+
+def test_equal_observations_give_equal_metrics() -> None:
+    data = [o for i in range(9) for o in runs(f"p{i}", *("a" * (20 - i)), *("b" * i))]
+    assert measure(data, seed=3) == measure(data, seed=3)
+    assert measure(data, seed=3).view("text").repeat != measure(data, seed=4).view("text").repeat
+
+
+def test_one_target_at_a_time() -> None:
+    with pytest.raises(InputError, match="one target"):
+        measure([*runs("p", "a"), *runs("p", "a", target="u")])
+    with pytest.raises(InputError, match="no run"):
+        measure(runs("p", "a", condition=as_condition({"seed": "none"})))

@@ -1,0 +1,304 @@
+"""The runner against a server whose faults are known: what is sent, how often, beside what, and what is noted."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stub_server import BACKGROUND, Answer, Incoming, Stub, stub
+
+from samebits.audit.carry_out import Measured, carry_out
+from samebits.audit.journal import Journal, read_journal
+from samebits.audit.observation import Observation
+from samebits.audit.plan import Experiment, Plan
+from samebits.audit.prompts import Prompt
+from samebits.audit.run import LOST
+from samebits.audit.targets import HttpSpec
+from samebits.errors import InputError, MeasurementError
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What an audit left."""
+
+    measured: Measured
+    observations: Sequence[Observation]
+
+
+def prompts(count: int) -> tuple[Prompt, ...]:
+    return tuple(Prompt(id=f"p{i}", messages=({"role": "user", "content": f"Say {i}"},)) for i in range(count))
+
+
+def experiment(**values: Any) -> Experiment:
+    return Experiment(**({"runs": 4, "concurrency": (1,), "times": 1, "orders": 1, "max_tokens": 8} | values))
+
+
+def audit(
+    server: Stub, path: Path, count: int = 4, *, resend: bool = False, timeout: float = 5.0, **values: Any
+) -> Ran:
+    plan = Plan(experiment(**values), prompts(count))
+    spec = HttpSpec(name="stub", url=server.url, model=None)
+    with Journal(path, plan.digest(()), plan.document()) as journal:
+        work = carry_out(plan, [spec], journal, timeout=timeout, resend=resend, advance=lambda name, count: None)
+        [measured] = asyncio.run(work)
+    return Ran(measured, list(read_journal(path)))
+
+
+def yes(incoming: Incoming) -> Answer:
+    return Answer("yes it is", seed=incoming.body.get("seed"))
+
+
+def test_each_request_of_the_plan_is_sent_once_and_noted(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        ran = audit(server, tmp_path / "j")
+    sent = Counter(body["messages"][0]["content"] for body in server.asked[1:])  # the first is the probe
+    assert sent == {f"Say {i}": 4 for i in range(4)}
+    assert len(ran.observations) == 16
+    one = ran.observations[0]
+    assert (one.text, one.tokens, one.logprobs) == ("yes it is", ("yes", "it", "is"), (-0.25,) * 3)
+    assert one.fingerprint == "stub-1"
+    assert len({o.body for o in ran.observations if o.prompt_id == "p1"}) == 1
+
+
+def test_the_seed_is_sent_and_its_echo_noted(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        ran = audit(server, tmp_path / "j", seeds=("fixed", "none"), seed=77, temperature=0.5)
+    assert Counter(body.get("seed") for body in server.asked[1:]) == {77: 16, None: 16}
+    found = {(o.level("seed"), o.evidence.seed_sent, o.evidence.seed_echoed) for o in ran.observations}
+    assert found == {("fixed", 77, 77), ("none", None, None)}
+
+
+def test_a_seed_that_is_not_used_is_seen(tmp_path: Path) -> None:
+    with stub(lambda incoming: Answer(seed=1)) as server:
+        ran = audit(server, tmp_path / "j", seed=77)
+    assert {(o.evidence.seed_sent, o.evidence.seed_echoed) for o in ran.observations} == {(77, 1)}
+
+
+def test_concurrency_is_reached_and_noted(tmp_path: Path) -> None:
+    with stub(lambda incoming: Answer(delay=0.02)) as server:
+        ran = audit(server, tmp_path / "j", count=10, concurrency=(1, 8))
+    assert server.most_in_flight == 8
+    for level in ("1", "8"):
+        reached = [o.evidence.in_flight for o in ran.observations if o.level("concurrency") == level]
+        assert max(r for r in reached if r is not None) == int(level)
+        assert sum(r == int(level) for r in reached) > 30
+
+
+def test_load_is_sent_beside_the_plan_and_noted(tmp_path: Path) -> None:
+    with stub(lambda incoming: Answer(delay=0.01)) as server:
+        ran = audit(server, tmp_path / "j", load=("off", "on"))
+        plan = Plan(experiment(load=("off", "on")), prompts(4))
+    others = [body for body in server.asked if body["messages"][0]["content"].startswith(BACKGROUND)]
+    assert len(others) == plan.counts.background
+    assert len(server.asked) == plan.counts.total
+    assert {o.evidence.background for o in ran.observations if o.level("load") == "off"} == {0}
+    beside = [o.evidence.background or 0 for o in ran.observations if o.level("load") == "on"]
+    assert sum(b > 0 for b in beside) >= len(beside) / 2
+
+
+def test_prefixes_are_cold_and_warm_as_planned(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        ran = audit(server, tmp_path / "j", prefix=("cold", "warm"))
+    assert server.flushes >= 16
+    found = {(o.level("prefix"), (o.evidence.cached_tokens or 0) > 0) for o in ran.observations}
+    assert found == {("cold", False), ("warm", True)}
+
+
+def test_a_cache_that_cannot_be_emptied_is_said(tmp_path: Path) -> None:
+    with stub(yes, flush=False) as server:
+        ran = audit(server, tmp_path / "j", prefix=("cold", "warm"))
+    assert "prefix" in ran.measured.notes
+
+
+def test_streams_give_the_same_observations(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        ran = audit(server, tmp_path / "j", streaming=("off", "on"))
+    assert Counter(bool(body.get("stream")) for body in server.asked[2:]) == {True: 16, False: 16}
+    streamed = [o for o in ran.observations if o.level("streaming") == "on"]
+    assert {o.evidence.stream_events for o in streamed} == {3}
+    assert all(o.timing is not None and o.timing.first_token_s is not None for o in streamed)
+    for name in ("text", "tokens", "token_ids", "logprobs", "top_logprobs", "finish_reason", "fingerprint"):
+        assert len({getattr(o, name) for o in ran.observations}) == 1, name
+    assert len({(o.prompt_id, o.body) for o in ran.observations}) == 4
+
+
+# ---- what targets refuse ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("refused", "left_out"),
+    [
+        ("return_token_ids", {"return_token_ids"}),
+        ("logprobs", {"logprobs", "top_logprobs"}),
+        ("top_logprobs", {"top_logprobs"}),
+        ("seed", {"seed"}),
+    ],
+)
+def test_what_a_target_refuses_is_left_out_and_noted(tmp_path: Path, refused: str, left_out: set[str]) -> None:
+    def picky(incoming: Incoming) -> Answer:
+        if refused in incoming.body:
+            return Answer("unknown parameter", status=400, extra={"param": refused})
+        return Answer("yes")
+
+    with stub(picky) as server:
+        ran = audit(server, tmp_path / "j")
+    assert not any(o.failed for o in ran.observations)
+    assert refused in ran.measured.notes
+    wanted = {"return_token_ids", "logprobs", "top_logprobs", "seed"}
+    assert wanted - server.asked[-1].keys() == left_out
+
+
+def test_the_newer_name_of_the_limit_is_found(tmp_path: Path) -> None:
+    def new(incoming: Incoming) -> Answer:
+        if "max_tokens" in incoming.body:
+            return Answer("Use 'max_completion_tokens' instead.", status=400, extra={"param": "max_tokens"})
+        return Answer("yes")
+
+    with stub(new) as server:
+        audit(server, tmp_path / "j")
+    assert server.asked[-1]["max_completion_tokens"] == 8
+
+
+def test_one_model_is_found_and_several_are_asked_about(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        assert audit(server, tmp_path / "j").measured.known["model"] == "stub"
+    with stub(yes, models=("a", "b")) as server, pytest.raises(InputError, match="2 models: a, b"):
+        audit(server, tmp_path / "k")
+
+
+def test_a_wrong_key_or_parameter_ends_it_at_the_first_question(tmp_path: Path) -> None:
+    with stub(lambda incoming: Answer("no", status=401)) as server:
+        with pytest.raises(InputError, match="key"):
+            audit(server, tmp_path / "j")
+        assert len(server.asked) == 1
+    gone = Answer("no such model", status=404)
+    with stub(lambda incoming: gone) as server, pytest.raises(InputError, match="no such model"):
+        audit(server, tmp_path / "k")
+
+
+def test_nobody_at_home_is_not_measured(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        pass
+    with pytest.raises(MeasurementError, match="reached"):
+        audit(server, tmp_path / "j")
+
+
+# ---- failures --------------------------------------------------------------------------------------------------------
+
+
+def every(n: int, fault: Answer) -> Callable[[Incoming], Answer]:
+    return lambda incoming: fault if incoming.number % n == n - 1 else Answer("yes")
+
+
+def test_a_rate_limit_is_waited_for_by_everybody(tmp_path: Path) -> None:
+    quiet: list[float] = []
+
+    def limited(incoming: Incoming) -> Answer:
+        if incoming.number == 6:
+            quiet.append(time.monotonic())
+            return Answer("slow down", status=429, headers={"retry-after": "1"})
+        if quiet and incoming.number > 12:
+            assert time.monotonic() - quiet[0] > 0.9, "a request came although the server had asked for quiet"
+        return Answer("yes", delay=0.01)
+
+    with stub(limited) as server:
+        ran = audit(server, tmp_path / "j", concurrency=(4,))
+    assert not any(o.failed for o in ran.observations)
+    assert Counter(o.attempts for o in ran.observations) == {1: 15, 2: 1}
+    assert ran.measured.progress.retries == 1
+
+
+def test_hours_of_patience_are_not_waited(tmp_path: Path) -> None:
+    later = Answer("later", status=429, headers={"retry-after": "7200"})
+    with stub(every(5, later)) as server, pytest.raises(MeasurementError, match="7200 s"):
+        audit(server, tmp_path / "j")
+
+
+def test_failures_are_observations_and_not_agreement(tmp_path: Path) -> None:
+    with stub(every(4, Answer("no", status=400))) as server:
+        ran = audit(server, tmp_path / "j")
+    failed = [o for o in ran.observations if o.failed]
+    assert {o.error for o in failed} == {"HTTP 400 stub_400"}
+    assert len(failed) == 4
+    assert {o.text for o in failed} == {None}
+    assert ran.measured.progress.details == {"HTTP 400 stub_400": "no"}
+
+
+def test_a_closed_connection_is_tried_again_and_a_broken_answer_is_not(tmp_path: Path) -> None:
+    with stub(every(6, Answer(drop="before"))) as server:
+        ran = audit(server, tmp_path / "j")
+    assert not any(o.failed for o in ran.observations)
+    assert max(o.attempts for o in ran.observations) == 2
+    for streaming in ("off", "on"):
+        with stub(every(6, Answer("yes it is", drop="within"))) as server:
+            ran = audit(server, tmp_path / f"k-{streaming}", streaming=(streaming,))
+        assert 0 < sum(o.failed for o in ran.observations) < 16
+        assert {o.attempts for o in ran.observations} == {1}, "it may have been paid"
+
+
+def test_an_answer_that_does_not_come_is_given_up(tmp_path: Path) -> None:
+    with stub(every(8, Answer(delay=3))) as server:
+        ran = audit(server, tmp_path / "j", timeout=0.4)
+    assert {o.error for o in ran.observations if o.failed} == {"no answer within 0.4 s"}
+
+
+def test_a_dead_target_ends_the_audit(tmp_path: Path) -> None:
+    def dies(incoming: Incoming) -> Answer:
+        return Answer("no", status=400 if incoming.number > 3 else 200)
+
+    with stub(dies) as server, pytest.raises(MeasurementError, match="20 requests in a row"):
+        audit(server, tmp_path / "j", runs=20)
+    assert len(list(read_journal(tmp_path / "j"))) == 23
+
+
+# ---- going on --------------------------------------------------------------------------------------------------------
+
+
+def interrupted(path: Path, after: int) -> Stub:
+    """A server, and an audit against it that was stopped in the middle."""
+    server = Stub(lambda incoming: Answer("yes", delay=0.005 if incoming.number < after else 60))
+    with pytest.raises(TimeoutError):
+        audit_with_limit(server, path, seconds=2.0)
+    return server
+
+
+def audit_with_limit(server: Stub, path: Path, seconds: float) -> None:
+    plan = Plan(experiment(concurrency=(4,)), prompts(4))
+    spec = HttpSpec(name="stub", url=server.url)
+    with Journal(path, plan.digest(()), plan.document()) as journal:
+
+        async def main() -> None:
+            async with asyncio.timeout(seconds):
+                await carry_out(plan, [spec], journal, timeout=9, resend=False, advance=lambda name, count: None)
+
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("resend", [False, True])
+def test_an_interrupted_audit_goes_on_where_it_was(tmp_path: Path, resend: bool) -> None:
+    server = interrupted(tmp_path / "j", after=8)
+    before = len(server.asked)
+    server.model = yes
+    ran = audit(server, tmp_path / "j", concurrency=(4,), resend=resend)
+    server.close()
+    assert len(ran.observations) == 16
+    assert len({(o.prompt_id, o.run) for o in ran.observations}) == 16
+    lost = [o for o in ran.observations if o.error == LOST]
+    assert len(lost) == (0 if resend else 4)
+    # No probe, nothing of what had an outcome, and what had none only when asked for.
+    assert len(server.asked) - before == 16 - 7 - (0 if resend else 4)
+
+
+def test_a_finished_audit_sends_nothing(tmp_path: Path) -> None:
+    with stub(yes) as server:
+        audit(server, tmp_path / "j")
+        before = len(server.asked)
+        ran = audit(server, tmp_path / "j")
+        assert len(server.asked) == before
+    assert len(ran.observations) == 16

@@ -1,0 +1,94 @@
+"""``samebits doctor`` in processes that set things early, late and wrongly; ``samebits advise``."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NEEDS = "use_case: extraction\nregulation: audited\nlatency: batch\nbudget: cpu\ncreativity: none\n"
+
+
+def samebits(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONHASHSEED", "OMP_NUM_THREADS")} | variables
+    command = [sys.executable, "-m", "samebits", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=env)
+
+
+def findings(ran: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    return {finding["name"]: finding for finding in json.loads(ran.stdout)["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("script", "variables", "state", "code"),
+    [
+        ("", {}, "hazard", 0),
+        ("import os; os.environ['PYTHONHASHSEED'] = '2'", {}, "ineffective", 1),
+        ("", {"PYTHONHASHSEED": "2"}, "ok", 0),
+        ("import os; os.environ['PYTHONHASHSEED'] = '3'", {"PYTHONHASHSEED": "2"}, "ineffective", 1),
+    ],
+)
+def test_the_seed_of_hashes_is_judged_by_what_it_does(
+    tmp_path: Path, script: str, variables: dict[str, str], state: str, code: int
+) -> None:
+    (tmp_path / "script.py").write_text(script)
+    ran = samebits("doctor", "--json", "--after", str(tmp_path / "script.py"), **variables)
+    assert ran.returncode == code, ran.stderr
+    assert findings(ran)["PYTHONHASHSEED"]["state"] == state
+
+
+def test_threads_set_after_numpy_are_without_effect(tmp_path: Path) -> None:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("one processor: one thread, whatever is set")
+    late = "import numpy, os\nnumpy.ones((2, 2)) @ numpy.ones((2, 2))\nos.environ['OMP_NUM_THREADS'] = '1'\n"
+    (tmp_path / "script.py").write_text(late)
+    ran = samebits("doctor", "--json", "--after", str(tmp_path / "script.py"))
+    assert ran.returncode == 1, ran.stderr
+    assert findings(ran)["OMP_NUM_THREADS"]["state"] == "ineffective"
+    early = samebits("doctor", "--json", OMP_NUM_THREADS="1")
+    assert findings(early)["OMP_NUM_THREADS"]["state"] == "ok"
+
+
+def test_people_get_a_table_and_the_tests_of_bits() -> None:
+    ran = samebits("doctor", COLUMNS="160")
+    assert ran.returncode == 0, ran.stderr
+    assert "numpy" in ran.stdout
+    assert "a row alone and in a batch" in ran.stdout
+
+
+def test_a_script_that_fails_is_named(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("1 / 0")
+    for name in ("script.py", "no-such.py"):
+        ran = samebits("doctor", "--after", str(tmp_path / name))
+        assert ran.returncode == 2
+        assert ran.stderr.startswith("samebits: after"), ran.stderr
+        assert "Traceback" not in ran.stderr
+
+
+def test_advice_comes_with_a_configuration(tmp_path: Path) -> None:
+    (tmp_path / "needs.yaml").write_text(NEEDS)
+    config = tmp_path / "samebits.yaml"
+    ran = samebits("advise", str(tmp_path / "needs.yaml"), "--write", str(config))
+    assert ran.returncode == 0, ran.stderr
+    assert "level portable" in ran.stdout
+    assert "profile: fp32" in config.read_text()
+    again = samebits("advise", str(tmp_path / "needs.yaml"), "--write", str(config))
+    assert again.returncode == 2
+    assert again.stderr.startswith("samebits: write")
+
+
+def test_without_answers_and_without_a_person_there_is_no_advice() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "samebits", "advise"],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("samebits: needs")
