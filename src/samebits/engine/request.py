@@ -66,10 +66,10 @@ class Completion:
         stop_reason: the stop text or stop id that ended it, if one did.
         seed: the one given, or drawn; None when none was given and none needed (temperature 0).
         cached_prompt_tokens: prompt tokens whose keys and values came from the prefix cache.
-        prefill_chunks: pieces in which the rest of the prompt was computed, those since the last preemption.
         params: the parameters it ran with.
         origins: where each of them came from, as the request said; empty when it said nothing.
         error: why it failed, with finish_reason ``error``.
+        prefill_chunks: pieces in which the rest of the prompt was computed, those since the last preemption.
     """
 
     index: int
@@ -83,8 +83,8 @@ class Completion:
     cached_prompt_tokens: int
     params: SamplingParams
     origins: Mapping[str, str]
-    prefill_chunks: int = 0
     error: SamebitsError | None = None
+    prefill_chunks: int = 0
 
 
 @dataclass(frozen=True)
