@@ -140,8 +140,13 @@ def test_a_key_is_sent_and_shown_nowhere(tmp_path: Path, prompts: str) -> None:
     ],
 )
 def test_wrong_input_names_the_field_and_exits_with_2(
-    arguments: list[str], field: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    field: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["samebits", "audit", *arguments])
     with pytest.raises(SystemExit) as caught:
         main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -103,7 +104,8 @@ def audit(
     _show_plan(console, plan, specs)
     if dry_run:
         return
-    path = Path(journal or time.strftime("samebits-audit-%Y%m%d-%H%M%S.jsonl"))
+    # With the process in its name: two audits may begin in one second.
+    path = Path(journal or time.strftime(f"samebits-audit-%Y%m%d-%H%M%S-{os.getpid()}.jsonl"))
     measured, results = _run(console, plan, specs, path, timeout=timeout, resend=resend)
     for found, result in zip(measured, results, strict=True):
         _show(console, found, result)
