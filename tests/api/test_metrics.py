@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator
 
 import pytest
 from live import NAME, Live, live
 
 from samebits import LLM
+from samebits.engine import Event
 
 
 @pytest.fixture
@@ -46,13 +49,23 @@ def test_counts(fresh: Live) -> None:
     assert first["system_fingerprint"] in info
 
 
-def test_what_is_under_way(fresh: Live) -> None:
-    # 32 choices, so that there is work left for seconds when the counts are read.
-    body = {"model": NAME, "prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": True, "n": 32}
-    with fresh.http.stream("POST", "/v1/completions", json=body) as response:
-        next(response.iter_lines())
-        found = values(fresh)
-        assert found['samebits_choices{model="small",state="running"}'] >= 1
+def test_what_is_under_way(model_folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, steps = threading.Event(), itertools.count()
+    with LLM(model_folder) as llm, live({NAME: llm}) as api:
+        step = llm.engine.step
+
+        def until_it_is_read() -> list[Event]:
+            if next(steps) == 3:  # the first tokens are out, and the counts stand still
+                assert read.wait(60)
+            return step()
+
+        monkeypatch.setattr(llm.engine, "step", until_it_is_read)
+        body = {"model": NAME, "prompt": "a", "max_tokens": 500, "ignore_eos": True, "stream": True}
+        with api.http.stream("POST", "/v1/completions", json=body) as response:
+            next(response.iter_lines())
+            found = values(api)
+            read.set()
+        assert found['samebits_choices{model="small",state="running"}'] == 1
         assert found['samebits_kv_pages{model="small",state="held"}'] > 0
 
 
