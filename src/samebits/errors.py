@@ -10,6 +10,7 @@
     ├── EngineFailedError                 the engine broke or was closed, or this process was forked from its own
     ├── ConstraintError                   a constraint allows no token, or ran into its limits: the request fails, alone
     ├── OutputInvalid                     a finished output does not satisfy what was asked of its structure
+    ├── LedgerError                       the ledger cannot be read or written: what was to be recorded is not
     └── MeasurementError                  a check could not be carried out; exit code 3
 
 A broken invariant of samebits itself is an ``AssertionError``: a bug of ours, not an error of the caller.
@@ -93,6 +94,18 @@ class OutputInvalid(SamebitsError):  # noqa: N818 - a verdict, not a fault
         super().__init__(f"output{f' at {path}' if path else ''}: {message}")
         self.incomplete = incomplete
         self.path = path
+
+
+class LedgerError(SamebitsError):
+    """The ledger cannot be read or written.
+
+    Attributes:
+        lost: the connection to the database was lost, so that the same may succeed later.
+    """
+
+    def __init__(self, message: str, *, lost: bool = False) -> None:
+        super().__init__(message)
+        self.lost = lost
 
 
 class MeasurementError(SamebitsError):

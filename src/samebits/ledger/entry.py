@@ -152,7 +152,9 @@ def _check_url(url: str | None) -> None:
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise InputError(
-            "holds credentials or a query", field="model.base_url", remedy="Strip them: samebits.ledger.public_url(url)."
+            "holds credentials or a query",
+            field="model.base_url",
+            remedy="Strip them: samebits.ledger.public_url(url).",
         )
 
 

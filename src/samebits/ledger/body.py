@@ -1,0 +1,75 @@
+"""The body of a record: an entry as canonical JSON, as far as the privacy mode lets it through."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from samebits.errors import InputError
+from samebits.ledger.canonical import canonical, digest, joined
+from samebits.ledger.entry import Entry
+from samebits.ledger.privacy import Privacy
+
+SALT_BYTES: Final = 16  # so that the digest of a pruned body cannot be found by guessing what it was
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """An entry whose body is made; only its place in the chain is missing."""
+
+    tenant: str
+    id: str
+    kind: str
+    body: bytes
+
+
+def seal(entry: Entry, privacy: Privacy) -> Sealed:
+    """Makes the body of an entry. Digests are those of the full values, whatever is stored of them.
+
+    Raises:
+        InputError: a value has no canonical form; the field is named.
+    """
+    request, request_digest = _payload("request", entry.request, privacy.mode, privacy.payload)
+    answer, answer_digest = _payload("answer", entry.answer, privacy.mode, privacy.payload)
+    error, error_digest = _payload("error", entry.error, privacy.mode, privacy.error)
+    model = asdict(entry.model)
+    for name in ("asked", "name"):
+        model[name] = None if model[name] is None else privacy.text(model[name])
+    params = {
+        name: {key: privacy.param(name, item) if key == "value" else item for key, item in described.items()}
+        for name, described in entry.params.items()
+    }
+    members: dict[str, object] = {
+        "attempt": entry.attempt,
+        "cache": entry.cache,
+        "date": entry.date,
+        "digests": asdict(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
+        "environment": entry.environment,
+        "level": {"asked": entry.level_asked, "declared": entry.level_declared},
+        "model": model,
+        "params": params,
+        "parent": entry.parent,
+        "policy": entry.policy,
+        "privacy": privacy.mode,
+        "route": entry.route,
+        "salt": secrets.token_hex(SALT_BYTES),
+        "seed": entry.seed,
+        "timing": asdict(entry.timing),
+    }
+    encoded = {name: _encoded(name, value) for name, value in members.items()}
+    body = joined(encoded | {"request": request, "answer": answer, "error": error})
+    return Sealed(entry.tenant, entry.id, entry.kind, body)
+
+
+def _payload(name: str, value: Any, mode: str, kept: Any) -> tuple[bytes, str | None]:
+    """What is stored of a value, and the digest of all of it; a value that is absent has none."""
+    full = _encoded(name, value)
+    return full if mode == "full" else _encoded(name, kept(value)), None if value is None else digest(full)
+
+
+def _encoded(name: str, value: object) -> bytes:
+    try:
+        return canonical(value)
+    except InputError as error:
+        raise InputError(error.message, field=name, remedy=error.remedy) from None

@@ -1,0 +1,79 @@
+"""The only JSON that the ledger hashes: RFC 8785, with integers beyond ±(2⁵³ − 1) as strings.
+
+A digest names its algorithm: ``sha256:`` and lower-case hex. docs/receipt.md writes the rules down for others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import rfc8785
+
+from samebits.errors import InputError
+
+FORMAT: Final = "samebits-ledger-1"
+GENESIS: Final = "sha256:" + "0" * 64  # stands where the first record of a chain names the one before
+EXACT: Final = 2**53 - 1  # greatest magnitude that every JSON reader keeps exact (RFC 8785, 3.2.2.3)
+
+
+def canonical(value: object) -> bytes:
+    """The one UTF-8 encoding of a JSON value.
+
+    Raises:
+        InputError: a float is not finite, a key is no string, a string holds a lone surrogate, or a type is not JSON's.
+    """
+    try:
+        return rfc8785.dumps(value)  # type: ignore[arg-type]  # it checks the value itself
+    except rfc8785.IntegerDomainError:
+        return canonical(_with_strings(value))
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError) as error:
+        # What the value is stays unsaid: it may be a secret.
+        kind = "a number is not finite" if isinstance(error, rfc8785.FloatDomainError) else "no JSON that has one form"
+        raise InputError(kind, field="value", remedy="Give what JSON can express, in valid Unicode.") from None
+    except RecursionError:
+        raise InputError("is nested too deeply", field="value", remedy="Give less than 100 levels.") from None
+
+
+def _with_strings(value: Any) -> Any:
+    """The value with each integer that is out of range as a string of its digits."""
+    if isinstance(value, dict):
+        return {key: _with_strings(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_strings(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > EXACT:
+        return str(value)
+    return value
+
+
+def joined(members: Mapping[str, bytes]) -> bytes:
+    """The canonical object of members that are canonical already.
+
+    Args:
+        members: ASCII names to canonical JSON, so that nothing is encoded twice.
+    """
+    assert all(name.isascii() for name in members), "only ASCII sorts alike as bytes and as UTF-16"
+    return b"{" + b",".join(b'"%b":%b' % (name.encode(), members[name]) for name in sorted(members)) + b"}"
+
+
+def digest(data: bytes) -> str:
+    """``sha256:`` and the hex digest of bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def header(*, tenant: str, seq: int, id: str, kind: str, time_ns: int, prev: str, body_digest: str) -> bytes:
+    """The canonical header of a record, whose digest is the record's hash.
+
+    Written out, since a chain is read at the rate at which this runs; ids, kinds and digests need no escapes.
+    """
+    return (
+        f'{{"body":"{body_digest}","id":"{id}","kind":"{kind}","ledger":"{FORMAT}","prev":"{prev}",'
+        f'"seq":{seq},"tenant":{_quoted(tenant)},"time":"{time_ns}"}}'
+    ).encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=1024)
+def _quoted(text: str) -> str:
+    return rfc8785.dumps(text).decode()

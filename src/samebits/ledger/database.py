@@ -1,0 +1,181 @@
+"""Opening a database: SQLite in WAL mode with full synchronisation, or PostgreSQL with synchronous commits."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+
+from samebits.errors import InputError, LedgerError
+from samebits.ledger.tables import REVISION
+
+BUSY_S: Final = 60.0  # wait for another process that writes
+LOCK: Final = 0x73616D6562697473  # "samebits", the PostgreSQL lock under which migrations run
+_REMEDY: Final = "Give sqlite:///FILE or postgresql://USER@HOST/DATABASE."
+
+
+def parse_url(url: str) -> URL:
+    """The URL of a ledger, with the driver that is used.
+
+    Raises:
+        InputError: it is none; the URL is not shown, since it may hold a password.
+    """
+    try:
+        parsed = make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise InputError("is no database URL", field="ledger.url", remedy=_REMEDY) from None
+    if parsed.drivername == "sqlite":
+        if not parsed.database or parsed.database == ":memory:" or parsed.host:
+            raise InputError("names no file", field="ledger.url", remedy=_REMEDY)
+        return parsed
+    if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        return parsed.set(drivername="postgresql+psycopg")
+    raise InputError(f"{parsed.drivername} is not supported", field="ledger.url", remedy=_REMEDY)
+
+
+def connect(url: str, *, create: bool) -> sa.Engine:
+    """An engine on a database whose tables are of today's form.
+
+    Args:
+        create: make a database file, or tables, that do not exist; otherwise their absence is an error.
+
+    Raises:
+        InputError: the URL is wrong, there is no ledger, or it was written by a later version.
+        LedgerError: the database cannot be reached or opened.
+    """
+    parsed = parse_url(url)
+    if parsed.drivername == "sqlite":
+        path = Path(str(parsed.database))
+        if not create and not path.is_file():
+            raise InputError(f"there is no file {path}", field="ledger.url", remedy="Name an existing ledger.")
+        if not path.parent.is_dir():
+            raise InputError(f"there is no folder {path.parent}", field="ledger.url", remedy="Create it.")
+    engine = _sqlite(parsed) if parsed.drivername == "sqlite" else _postgresql(parsed)
+    try:
+        _check_form(engine, create=create)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _sqlite(url: URL) -> sa.Engine:
+    # Parameters are hidden, since they hold what was asked and answered, and errors get logged.
+    engine = sa.create_engine(
+        url, hide_parameters=True, connect_args={"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False}
+    )
+
+    @sa.event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:
+        # A pruned body is overwritten. A commit returns when the disk has the log.
+        for pragma in ("secure_delete=ON", "journal_mode=WAL", "synchronous=FULL"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: sa.Connection) -> None:
+        # A writer takes its lock at once: one that has read first could not wait for another.
+        writes = connection.get_execution_options().get("samebits_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgresql(url: URL) -> sa.Engine:
+    return sa.create_engine(
+        url,
+        hide_parameters=True,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 10, "options": "-c synchronous_commit=on"},
+    )
+
+
+@contextmanager
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that writes.
+
+    Raises:
+        LedgerError: it could not be carried out; unless that is said to be unknown, nothing was written.
+    """
+    with _translated(engine, "written"), engine.connect() as connection:
+        connection.execution_options(samebits_writes=True)
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that sees one state of the database, whatever is written meanwhile.
+
+    Raises:
+        LedgerError: it cannot be read.
+    """
+    with _translated(engine, "read"), engine.connect() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        with connection.begin():
+            yield connection
+
+
+@contextmanager
+def _translated(engine: sa.Engine, done: str) -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.DBAPIError as error:
+        raise LedgerError(
+            f"the ledger cannot be {done}: {type(error.orig).__name__}: {_first_line(error.orig)}",
+            lost=engine.dialect.name == "postgresql" and (error.connection_invalidated or _went_away(error.orig)),
+        ) from None
+
+
+def _went_away(error: Any) -> bool:
+    """Whether a PostgreSQL server cannot be reached, goes down or starts up."""
+    import psycopg
+
+    state = getattr(error, "sqlstate", None)
+    return isinstance(error, psycopg.OperationalError) and (state is None or state[:2] == "08" or state[:3] == "57P")
+
+
+def _first_line(error: Any) -> str:
+    """What the database says; the lines after the first may quote values."""
+    return str(error).strip().partition("\n")[0]
+
+
+def _check_form(engine: sa.Engine, *, create: bool) -> None:
+    with reading(engine) as connection:
+        found = _revision(connection)
+    if found == REVISION:
+        return
+    if found is None and not create:
+        raise InputError("holds no ledger", field="ledger.url", remedy="Name an existing ledger.")
+    with writing(engine) as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+        found = _revision(connection)  # another process may have been first
+        if found != REVISION:
+            _migrate(connection, found)
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _migrate(connection: sa.Connection, found: str | None) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", "samebits.ledger:migrations")
+    config.attributes["connection"] = connection
+    if found is not None and found not in {s.revision for s in ScriptDirectory.from_config(config).walk_revisions()}:
+        raise InputError(
+            f"was written by a later version of samebits (form {found})", field="ledger.url", remedy="Upgrade samebits."
+        )
+    command.upgrade(config, REVISION)

@@ -1,0 +1,35 @@
+"""The tables, the same on SQLite and PostgreSQL. Migrations make them (ledger/migrations)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
+
+REVISION: Final = "0001"  # of the migrations; a test compares
+
+metadata = MetaData()
+
+# Every column of a record is covered by its hash. A record is never changed, but that pruning empties its body.
+records = Table(
+    "records",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", String(200), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("time_ns", BigInteger, nullable=False),
+    Column("hash", String(140), nullable=False),
+    Column("body_digest", String(140), nullable=False),
+    Column("body", LargeBinary),
+    Index("records_id", "id"),
+)
+
+# The last record of each chain; locked while the chain grows.
+heads = Table(
+    "heads",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    Column("hash", String(140), nullable=False),
+)

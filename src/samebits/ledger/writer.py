@@ -1,0 +1,103 @@
+"""The ledger for an event loop: entries that wait are committed together by a thread of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from samebits.errors import LedgerError, SamebitsError
+from samebits.ledger.body import Sealed
+from samebits.ledger.entry import Entry, Record
+from samebits.ledger.store import Ledger
+
+CAPACITY: Final = 4096  # entries that wait; more have to wait to wait
+MOST_TOGETHER: Final = 512  # entries of one transaction
+
+
+@dataclass(frozen=True, eq=False)
+class _Waiting:
+    entry: Entry
+    future: asyncio.Future[Record]
+    loop: asyncio.AbstractEventLoop
+
+
+class AsyncLedger:
+    """A writer thread before a ledger. Belongs to one event loop, and owns the ledger: closing it closes both.
+
+    Args:
+        ledger: an open one.
+        capacity: entries that may wait.
+    """
+
+    def __init__(self, ledger: Ledger, capacity: int = CAPACITY) -> None:
+        self.ledger = ledger
+        self._room = asyncio.Semaphore(capacity)
+        self._queue: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name="samebits-ledger", daemon=True)
+        self._thread.start()
+
+    async def add(self, entry: Entry) -> Record:
+        """Stores one entry; returns when the disk has it. A caller that is cancelled meanwhile does not undo it.
+
+        Raises:
+            InputError: it holds a value that JSON cannot express.
+            LedgerError: the database cannot be written, or the ledger is closed; the entry is not stored.
+        """
+        async with self._room:
+            loop = asyncio.get_running_loop()
+            waiting = _Waiting(entry, loop.create_future(), loop)
+            with self._changed:
+                if self._ending:
+                    raise LedgerError("the ledger is closed")
+                self._queue.append(waiting)
+                self._changed.notify()
+            return await waiting.future
+
+    async def close(self) -> None:
+        """Stores what waits, and closes the ledger. Closing again does nothing."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self.ledger.close)
+
+    def _run(self) -> None:
+        while batch := self._next_batch():
+            ready: list[tuple[_Waiting, Sealed]] = []
+            for waiting in batch:
+                try:
+                    ready.append((waiting, self.ledger.seal(waiting.entry)))
+                except SamebitsError as error:
+                    _tell(waiting, error)  # it alone is wrong
+            try:
+                stored = self.ledger.append_sealed([sealed for _, sealed in ready])
+            except Exception as error:  # whatever it is, nobody may wait for ever
+                for waiting, _ in ready:
+                    _tell(waiting, error)
+            else:
+                for (waiting, _), record in zip(ready, stored, strict=True):
+                    _tell(waiting, record)
+
+    def _next_batch(self) -> list[_Waiting]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._ending)
+            return [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
+
+
+def _tell(waiting: _Waiting, outcome: Record | Exception) -> None:
+    def tell() -> None:
+        if waiting.future.done():
+            return
+        if isinstance(outcome, Exception):
+            waiting.future.set_exception(outcome)
+        else:
+            waiting.future.set_result(outcome)
+
+    with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
+        waiting.loop.call_soon_threadsafe(tell)
