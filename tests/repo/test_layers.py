@@ -1,4 +1,4 @@
-"""Imports go downwards only, through the layers named below: those of errors.py at the bottom, the command line on top."""
+"""Imports go downwards only, through the layers below: errors at the bottom, the command line on top."""
 
 from __future__ import annotations
 

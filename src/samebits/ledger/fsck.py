@@ -146,7 +146,9 @@ def check_chain(report: Report, tenant: str, chain: Iterable[Record], anchors: I
             report.note(f"{tenant}: the clock went back {back:.3f} s before record {seq}; order is that of positions")
         time_ns, last = record.time_ns, Head(seq, record.hash)
     for first, end in missing.minus(explained):
-        report.add("pruned", tenant, first, f"bodies of records {first} to {end} are missing, and no tombstone says why")
+        report.add(
+            "pruned", tenant, first, f"bodies of records {first} to {end} are missing, and no tombstone says why"
+        )
     for anchored in sorted(wanted):
         where = f"the chain ends at {seq}" if anchored > seq else "there is no such record"
         report.add("tail", tenant, anchored, f"record {anchored} was anchored, and {where}")

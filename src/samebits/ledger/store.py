@@ -53,7 +53,7 @@ class Ledger:
         *,
         privacy: Privacy | None = None,
         anchors: str | Path | None = None,
-        create: bool = True,
+        readonly: bool = False,
         clock: Callable[[], int] = time.time_ns,
     ) -> Ledger:
         """Opens a ledger, and brings its tables to today's form.
@@ -62,14 +62,14 @@ class Ledger:
             url: ``sqlite:///FILE`` or ``postgresql://…``.
             privacy: default ``full``.
             anchors: a file to which the heads of the chains are noted from time to time; best on another disk.
-            create: make it where there is none.
+            readonly: to read alone; it is not made where there is none, and its form stays.
             clock: wall clock, nanoseconds since 1970.
 
         Raises:
             InputError: the URL or the anchors' file is wrong.
             LedgerError: the database cannot be reached or opened.
         """
-        engine = connect(url, create=create)
+        engine = connect(url, readonly=readonly)
         try:
             noted = None if anchors is None else Anchors(Path(anchors), clock)
         except BaseException:

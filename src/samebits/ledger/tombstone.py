@@ -103,5 +103,3 @@ def spans_of(record: Record) -> Spans:
     except (TypeError, KeyError) as error:
         raise ValueError("no tombstone") from error
     return spans
-
-
