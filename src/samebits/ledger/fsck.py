@@ -99,17 +99,41 @@ def check(ledger: Ledger, anchors: Path | None = None) -> Report:
         report.anchors = len(read.anchors)
     with ThreadPoolExecutor(1, "samebits-fsck") as beside:
         database = beside.submit(_damage, ledger)
-        try:
-            with reading(ledger.engine) as connection:
-                heads = read_heads(connection)
-                for tenant in sorted({*tenants_of(connection), *noted}):
-                    check_chain(report, tenant, read_chain(connection, tenant), noted.get(tenant, ()))
-                    _check_head(report, tenant, heads.get(tenant))
-        except LedgerError as error:
-            report.add("database", "", 0, str(error))
+        _check_chains(report, ledger, noted)
         for said in database.result():
             report.add("database", "", 0, said)
     return report
+
+
+def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Anchor]]) -> None:
+    try:
+        with reading(ledger.engine) as connection:
+            if connection.dialect.name == "sqlite":
+                _accept_any_bytes(connection)
+            heads = read_heads(connection)
+            for tenant in sorted({*tenants_of(connection), *noted}):
+                if not _is_unicode(tenant):
+                    report.add("link", ascii(tenant), 0, "the tenant of a record was changed: its name is no UTF-8")
+                    continue
+                check_chain(report, tenant, read_chain(connection, tenant), noted.get(tenant, ()))
+                _check_head(report, tenant, heads.get(tenant))
+    except LedgerError as error:
+        report.add("database", "", 0, str(error))
+
+
+def _accept_any_bytes(connection: sa.Connection) -> None:
+    """A text that is damaged is to be found by its hash, and must not end the check."""
+    raw = connection.connection.driver_connection
+    assert raw is not None
+    raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_chain(report: Report, tenant: str, chain: Iterable[Record], anchors: Iterable[Anchor] = ()) -> None:
