@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -107,9 +108,7 @@ def check(ledger: Ledger, anchors: Path | None = None) -> Report:
 
 def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Anchor]]) -> None:
     try:
-        with reading(ledger.engine) as connection:
-            if connection.dialect.name == "sqlite":
-                _accept_any_bytes(connection)
+        with reading(ledger.engine) as connection, _any_bytes(connection):
             heads = read_heads(connection)
             for tenant in sorted({*tenants_of(connection), *noted}):
                 if not _is_unicode(tenant):
@@ -121,11 +120,19 @@ def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Ancho
         report.add("database", "", 0, str(error))
 
 
-def _accept_any_bytes(connection: sa.Connection) -> None:
-    """A text that is damaged is to be found by its hash, and must not end the check."""
+@contextmanager
+def _any_bytes(connection: sa.Connection) -> Iterator[None]:
+    """Texts of SQLite as they are: one that is damaged is to be found by its hash, and must not end the check."""
     raw = connection.connection.driver_connection
     assert raw is not None
+    if connection.dialect.name != "sqlite":
+        yield
+        return
     raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        raw.text_factory = str
 
 
 def _is_unicode(text: str) -> bool:
