@@ -80,6 +80,14 @@ def _text(said: dict[str, Any], name: str) -> str:
     return str(said[name])
 
 
+class LineDamagedError(InputError):
+    """A line of an export says nothing, and is not its torn end."""
+
+    def __init__(self, line: int, position: int, said: str) -> None:
+        super().__init__(f"line {line}, at byte {position}, is damaged: {said}", field="file", remedy="Export again.")
+        self.line = line
+
+
 @dataclass(frozen=True)
 class Torn:
     """A last line that a crash or a full disk cut short.
@@ -102,7 +110,7 @@ class Lines:
         torn: the last line, where it was cut short; known when all others have been read.
 
     Raises:
-        InputError: the file cannot be read; while iterating: a line is damaged.
+        InputError: while iterating: the file cannot be read (LineDamagedError: a line of it).
     """
 
     def __init__(self, path: Path) -> None:
@@ -127,9 +135,7 @@ class Lines:
                 if not line.endswith(b"\n"):
                     self.torn = Torn(number, position, len(line))
                     return
-                raise InputError(
-                    f"line {number}, at byte {position}, is damaged: {error}", field="file", remedy="Export again."
-                ) from None
+                raise LineDamagedError(number, position, str(error)) from None
             position += len(line)
 
 
