@@ -1,0 +1,121 @@
+"""What answers are computed in: packages, system, processor, contract. Its digest is the environment id."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from samebits import kernels
+from samebits.ledger.canonical import canonical, digest
+from samebits.numerics import VERSION
+
+# Distributions of which a version or a file can move a bit of an answer: text to ids, conversation to text, and which
+# ids a grammar allows. samebits itself carries the kernels; numpy holds arrays, and draws no number into a result.
+MOVING: Final = frozenset({"samebits", "tokenizers", "jinja2", "markupsafe", "llguidance"})
+
+
+@dataclass(frozen=True)
+class Package:
+    """An installed distribution.
+
+    Attributes:
+        digest: of its RECORD, which holds a digest of each of its files; None where it has none.
+    """
+
+    version: str
+    digest: str | None
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Everything that is said of an environment.
+
+    Attributes:
+        packages: normalised name → distribution.
+        cpu: flags of the processor that the kernels know.
+        isa: instruction sets that the kernels can use here.
+    """
+
+    contract: str
+    python: str
+    system: str
+    machine: str
+    libc: str
+    cpu: tuple[str, ...]
+    isa: tuple[str, ...]
+    packages: dict[str, Package]
+
+
+@cache
+def environment() -> Environment:
+    """That of this process."""
+    return Environment(
+        contract=VERSION,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        system=_system(),
+        machine=platform.machine(),
+        libc=" ".join(platform.libc_ver()).strip(),
+        cpu=_flags(),
+        isa=tuple(kernels.available_isas()),
+        packages=_packages(),
+    )
+
+
+@cache
+def environment_id() -> str:
+    """``sha256:…`` of the environment's canonical JSON."""
+    return digest(canonical(asdict(environment())))
+
+
+def _system() -> str:
+    try:
+        release = platform.freedesktop_os_release()
+        return f"{sys.platform} {release.get('PRETTY_NAME', release.get('NAME', ''))}".strip()
+    except OSError:
+        return f"{sys.platform} {platform.release()}"
+
+
+_KNOWN: Final = (
+    "avx2",
+    "fma",
+    "f16c",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512dq",
+    "avx512_vnni",
+    "avx512_bf16",
+    "avx_vnni",
+    "asimd",
+    "asimddp",
+)
+
+
+def _flags() -> tuple[str, ...]:
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
+    except OSError:
+        return ()
+    line = next((line for line in text.splitlines() if line.lower().startswith(("flags", "features"))), "")
+    present = set(line.partition(":")[2].split())
+    return tuple(name for name in _KNOWN if name in present)
+
+
+def _packages() -> dict[str, Package]:
+    found = {}
+    for distribution in metadata.distributions():
+        name = normalised(distribution.metadata["Name"] or "")
+        record = distribution.read_text("RECORD")
+        if name:
+            found[name] = Package(distribution.version, None if record is None else digest(record.encode()))
+    return dict(sorted(found.items()))
+
+
+def normalised(name: str) -> str:
+    """The name of a distribution as indexes compare it."""
+    return name.lower().replace("_", "-").replace(".", "-")
