@@ -16,6 +16,7 @@ from samebits.errors import MeasurementError, SamebitsError
 from samebits.ledger.canonical import canonical, digest
 from samebits.ledger.causes import Again, first_difference, likely_cause
 from samebits.ledger.entry import Record
+from samebits.ledger.form import restored
 
 Verdict = Literal["same", "differs", "not measured"]
 TOGETHER: Final = 8  # requests in flight
@@ -65,7 +66,7 @@ class Recorded:
         if request is not None and digest(canonical(request)) != wanted:
             raise MeasurementError(f"the request given is not the one of {record.id}: its digest differs")
         if request is None and isinstance(stored, dict) and digest(canonical(stored)) == wanted:
-            request = stored
+            request = restored(stored, body["request_form"])
         return cls(record.tenant, record.seq, record.id, record.hash, body, request)
 
     @property
@@ -86,13 +87,23 @@ class Recorded:
         sent = {name: value for name, value in self.request.items() if name not in ("stream", "stream_options")}
         seed = self.body["seed"]
         if seed is not None:
-            if self.route == GENERATE:
-                sent["sampling_params"] = {"sampling_seed": int(seed)} | (sent.get("sampling_params") or {})
-            elif sent.get("seed") is None:
-                sent["seed"] = int(seed)
+            self._give_seed(sent, int(seed))
         if not sent.get("use_beam_search"):  # a search takes none of them
             self._overlay(sent)
         return sent
+
+    def _give_seed(self, sent: dict[str, Any], seed: int) -> None:
+        holder, name = sent, "seed"
+        if self.route == GENERATE:
+            holder, name = dict(sent.get("sampling_params") or {}), "sampling_seed"
+            sent["sampling_params"] = holder
+        if holder.get(name) is None:
+            prompts = sent.get("input_ids") or sent.get("text") if self.route == GENERATE else sent.get("prompt")
+            if isinstance(prompts, list) and len(prompts) > 1 and not isinstance(prompts[0], int):
+                raise MeasurementError(
+                    f"{self.id}: each of its {len(prompts)} prompts drew a seed, and one is recorded"
+                )
+            holder[name] = seed
 
     def _overlay(self, sent: dict[str, Any]) -> None:
         for name in _OVERLAID.get(self.route, ()):
