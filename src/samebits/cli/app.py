@@ -12,6 +12,7 @@ from samebits.cli.generate import generate
 from samebits.cli.info import info
 from samebits.cli.keys import app as keys
 from samebits.cli.ledger import app as ledger
+from samebits.cli.lock import lock
 from samebits.cli.replay import replay
 from samebits.cli.serve import serve
 from samebits.cli.verify import verify
@@ -32,6 +33,7 @@ app.command()(serve)
 app.command()(audit)
 app.command()(doctor)
 app.command()(advise)
+app.command()(lock)
 app.command()(verify)
 app.command()(replay)
 app.add_typer(ledger, name="ledger")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import platform
+import re
 import sys
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,13 +20,15 @@ from samebits.numerics import VERSION
 # ids a grammar allows. samebits itself carries the kernels; numpy holds arrays, and draws no number into a result.
 MOVING: Final = frozenset({"samebits", "tokenizers", "jinja2", "markupsafe", "llguidance"})
 
+_OF_INSTALLERS: Final = (".dist-info/INSTALLER", ".dist-info/REQUESTED", ".dist-info/direct_url.json", ".pyc")
+
 
 @dataclass(frozen=True)
 class Package:
     """An installed distribution.
 
     Attributes:
-        digest: of its RECORD, which holds a digest of each of its files; None where it has none.
+        digest: of the digests of its files; None where they are not known.
     """
 
     version: str
@@ -109,13 +113,35 @@ def _flags() -> tuple[str, ...]:
 def _packages() -> dict[str, Package]:
     found = {}
     for distribution in metadata.distributions():
-        name = normalised(distribution.metadata["Name"] or "")
-        record = distribution.read_text("RECORD")
-        if name:
-            found[name] = Package(distribution.version, None if record is None else digest(record.encode()))
+        if name := normalised(distribution.metadata["Name"] or ""):
+            files = _own_files() if name == "samebits" else _files(distribution.read_text("RECORD"))
+            found[name] = Package(distribution.version, files)
     return dict(sorted(found.items()))
+
+
+def _files(record: str | None) -> str | None:
+    """Digest of what a wheel brought, the same wherever it is installed: scripts, which hold paths, are left out."""
+    if record is None:
+        return None
+    kept = []
+    for row in csv.reader(record.splitlines()):
+        path, hashed = row[0], row[1] if len(row) > 1 else ""
+        if hashed and not path.startswith("..") and not path.endswith(_OF_INSTALLERS):
+            kept.append(f"{path} {hashed}\n")
+    return digest("".join(sorted(kept)).encode())
+
+
+def _own_files() -> str:
+    """Digest of our own code, which in an editable installation no RECORD covers."""
+    root = Path(kernels.__file__).parents[1]
+    files = sorted(p for p in root.rglob("*") if p.suffix in (".py", ".so"))
+    lines = [f"{p.relative_to(root).as_posix()} {digest(p.read_bytes())}\n" for p in files]
+    core = getattr(sys.modules.get("samebits._core"), "__file__", None)
+    if core is not None and not Path(core).is_relative_to(root):
+        lines.append(f"_core {digest(Path(core).read_bytes())}\n")
+    return digest("".join(lines).encode())
 
 
 def normalised(name: str) -> str:
     """The name of a distribution as indexes compare it."""
-    return name.lower().replace("_", "-").replace(".", "-")
+    return re.sub(r"[-_.]+", "-", name).lower()
