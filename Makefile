@@ -61,6 +61,7 @@ bench: setup ## measure, in ratios against peers of the same run
 	$(PY) -m benchmarks.model
 	$(PY) -m benchmarks.constraints
 	$(PY) -m benchmarks.server
+	$(PY) -m benchmarks.ledger
 
 builds: setup ## build with Clang, as a wheel and for arm64, and run each; minutes
 	$(PY) -m pytest -m build tests $(PYTEST_ARGS)
