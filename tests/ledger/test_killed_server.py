@@ -1,4 +1,4 @@
-"""kill -9 of a server under load: every answer that a client got is in the ledger, whole, and the next server starts."""
+"""kill -9 of a server under load: every answer that a client got is in the ledger, and the next server starts."""
 
 from __future__ import annotations
 
