@@ -30,6 +30,7 @@ INTEGERS: dict[str, tuple[list[Any], list[Any]]] = {
     "seed": ([None, 0, -1, 1, 2**63 - 1, -(2**63)], [2**63, 2**64, -(2**63) - 1]),  # case S03
     "n": ([1, 128], [0, -1, 129, None]),
     "logprobs": ([None, 0, 20], [-1, 21]),
+    "prompt_logprobs": ([None, 0, 20], [-1, 21]),
 }
 NOT_NUMBERS: list[Any] = ["1", "", b"1", True, False, [1], {}, (1,), 1j]
 OTHERS: dict[str, tuple[list[Any], list[Any]]] = {

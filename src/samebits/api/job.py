@@ -123,7 +123,8 @@ class Job:
     @cached_property
     def _described(self) -> dict[str, dict[str, Any]]:
         described = describe(self.params, self.origins)
-        del described["logprobs"]  # asks how to answer, not what
+        for name in ("logprobs", "prompt_logprobs"):
+            del described[name]  # these ask how to answer, not what
         return described if self.beams is None else described | self.beams.described()
 
     @cached_property

@@ -54,7 +54,14 @@ def given(values: Mapping[str, Any], **others: Any) -> dict[str, Any]:
     return {name: value for name, value in (dict(values) | others).items() if value is not None}
 
 
-def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, top_logprobs: int | None) -> Wanted:
+def wanted_of(
+    body: Sampling,
+    *,
+    max_tokens: int | None,
+    default: int | None,
+    top_logprobs: int | None,
+    prompt_logprobs: int | None = None,
+) -> Wanted:
     """What the common fields of a request on the /v1 routes want.
 
     Raises:
@@ -64,7 +71,9 @@ def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, to
         raise InputError("needs stream", field="stream_options", remedy="Set stream to true, or leave it out.")
     bias = None if body.logit_bias is None else {int(key): value for key, value in body.logit_bias.items()}
     values = {name: getattr(body, name) for name in _SAMPLING}
-    explicit = given(values, max_tokens=max_tokens, logit_bias=bias, logprobs=top_logprobs)
+    explicit = given(
+        values, max_tokens=max_tokens, logit_bias=bias, logprobs=top_logprobs, prompt_logprobs=prompt_logprobs
+    )
     return Wanted(explicit, default, body.determinism, beams_of(body, explicit))
 
 

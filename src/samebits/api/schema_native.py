@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
@@ -57,8 +57,10 @@ class GenerateRequest(Strict):
     sampling_params: NativeSampling | None = None
     return_logprob: bool | None = None
     top_logprobs_num: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
-    logprob_start_len: Literal[-1] | None = Field(None, description="Log-probabilities are those of the output.")
+    logprob_start_len: int | None = Field(
+        None, ge=-1, lt=2**31, description="Also those of the prompt from this position on; -1: of the output only."
+    )
     return_text_in_logprobs: bool | None = None
-    stream: Literal[False] | None = Field(None, description="Streams are on the /v1 routes.")
+    stream: bool | None = Field(None, description="Each event holds the answer so far; of a list, with its index.")
     rid: str | None = Field(None, description="Becomes meta_info.id of a single answer.")
     determinism: Level | None = None

@@ -64,6 +64,8 @@ class SamplingParams:
         ignore_eos: go on after the model's end-of-text ids.
         logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
             are those of the model: before penalties, bias, temperature and truncation.
+        prompt_logprobs: None, or how many best ids (0 to 20) to report beside the log-probability of each token of the
+            prompt but the first. The prompt is then computed in full, not taken from the prefix cache.
         given: names of the parameters that were passed, also those passed with their default.
 
     Scalars of numpy are taken as the Python numbers of the same value.
@@ -87,6 +89,7 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     given: frozenset[str] = field(init=False, repr=False)
 
     def __new__(cls, *unnamed: Any, **values: Any) -> Self:
@@ -124,6 +127,8 @@ class SamplingParams:
             )
         if self.logprobs is not None:
             check_integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
+        if self.prompt_logprobs is not None:
+            check_integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_TOP_LOGPROBS)
         self._check_stops()
         self._check_bias()
 
