@@ -1,0 +1,408 @@
+"""The plots of a report as Vega-Lite specifications, each with the same in words and as a table."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from samebits.audit.divergence import Divergence
+from samebits.audit.report.document import TargetDocument
+from samebits.audit.report.draw import INK, LINE, MARK, SECOND
+from samebits.audit.report.words import interval, number, share, visible
+
+WIDTH, HEIGHT = 400, 240
+MOST_POINTS: Final = 256
+MOST_ROWS: Final = 40  # of a table
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A plot.
+
+    Attributes:
+        key: for ids; the same for every target.
+        title: what is shown.
+        says: the same in words, for everybody, and for those who do not see the plot.
+        spec: Vega-Lite; None where there is nothing to plot, and `says` tells why.
+        columns, rows: the table.
+        wide: whether it needs the width of the page.
+    """
+
+    key: str
+    title: str
+    says: str
+    spec: Mapping[str, Any] | None = None
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    wide: bool = False
+
+
+def axis(title: str, **others: Any) -> dict[str, Any]:
+    """An axis of whole numbers or shares."""
+    return {"title": title, "grid": False, **others}
+
+
+def frame(layer: Sequence[Mapping[str, Any]], values: Sequence[Mapping[str, Any]], **others: Any) -> dict[str, Any]:
+    """Layers over the same data, at the size of a plot in a column."""
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "autosize": {"type": "fit", "contains": "padding"},
+        "data": {"values": list(values)},
+        "layer": list(layer),
+        **others,
+    }
+
+
+# ---- survival --------------------------------------------------------------------------------------------------------
+
+
+def survival(target: TargetDocument) -> Chart:
+    """Share of pairs of runs that still agree, by place."""
+    title = "How long answers agree"
+    found = target.metrics.divergence
+    parting = {name: d for name, d in found.items() if d.places}
+    if not parting:
+        return Chart("survival", title, "No two answers to one prompt parted anywhere, so there is no curve.")
+    unit = Counter(d.unit for d in parting.values()).most_common(1)[0][0]
+    same = {name: d for name, d in found.items() if d.unit == unit}
+    others = len(found) - len(same)
+    lengths = _thin(sorted({place + 1 for d in same.values() for place in d.places}))
+    worst = min(same, key=lambda name: same[name].survival(lengths[-1]))
+    last = lengths[-1]
+    values = [
+        {"length": length, "share": curve(length), "which": which}
+        for which, curve in (
+            ("mean of all prompts", lambda n: _mean_survival(same, n)),
+            (f"lowest: {visible(worst)}", same[worst].survival),
+        )
+        for length in (0, *lengths, last + max(1, last // 12))
+    ]
+    noun = "tokens" if unit != "characters" else "characters"
+    left = f" {others} prompts are left out, as they are counted in other units." if others else ""
+    says = (
+        f"Of all pairs of runs of a prompt, {share(_mean_survival(same, last))} agree to the end, on average over "
+        f"{len(same)} prompts; of prompt {visible(worst)} {share(same[worst].survival(last))}. The first two answers "
+        f"part after {lengths[0] - 1} common {noun}, the last after {last - 1}.{left}"
+    )
+    spec = frame(
+        [
+            {
+                "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2.5},
+                "encoding": {
+                    "x": {"field": "length", "type": "quantitative", "axis": axis(f"{noun} from the beginning", tickMinStep=1),
+                          "scale": {"nice": False}},
+                    "y": {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
+                          "axis": {"title": "pairs that agree so far", "format": "%"}},
+                    "color": {"field": "which", "type": "nominal", "scale": {"range": [MARK, SECOND]}, "sort": None},
+                    "strokeDash": {"field": "which", "type": "nominal", "sort": None, "scale": {"range": [[1, 0], [6, 3]]}},
+                },
+            }
+        ],
+        values,
+    )  # fmt: skip
+    step = max(1, len(lengths) // 12)
+    rows = tuple(
+        (number(n), share(_mean_survival(same, n)), share(same[worst].survival(n)))
+        for n in sorted({*lengths[::step], last})
+    )
+    return Chart("survival", title, says, spec, (f"first {noun}", "agree, mean", "agree, lowest prompt"), rows)
+
+
+def _mean_survival(found: Mapping[str, Divergence], length: int) -> float:
+    return sum(d.survival(length) for d in found.values()) / len(found)
+
+
+def _thin(places: list[int]) -> list[int]:
+    """At most MOST_POINTS of them; the first and the last stay."""
+    step = -(-len(places) // MOST_POINTS)
+    return sorted({places[0], *places[::step], places[-1]})
+
+
+# ---- unique completions ----------------------------------------------------------------------------------------------
+
+
+def unique(target: TargetDocument) -> Chart:
+    """Different texts of a prompt, by requests in flight."""
+    title = "Different answers by concurrency"
+    levels = target.exhibits.unique_by_concurrency
+    if not levels:
+        return Chart("unique", title, "The concurrency was not set, so nothing can be said about it.")
+    said = "; ".join(f"{x.mean:.2f} with {x.level} in flight (at most {x.most}, of {x.runs} runs)" for x in levels)
+    says = f"Different texts of one prompt, on average over prompts: {said}. 1 means that all runs are equal."
+    values = [{"level": x.level, "mean": x.mean, "most": x.most, "text": f"{x.mean:.2f}"} for x in levels]
+    x = {
+        "field": "level",
+        "type": "ordinal",
+        "sort": None,
+        "axis": axis("requests in flight", labelAngle=0, ticks=False),
+        "scale": {"paddingInner": 0.4, "paddingOuter": 0.3},
+    }
+    y = {"type": "quantitative", "axis": {"title": "different texts a prompt", "tickMinStep": 1}}
+    spec = frame(
+        [
+            {"mark": {"type": "bar", "color": MARK}, "encoding": {"x": x, "y": {"field": "mean", **y}}},
+            {
+                "mark": {"type": "tick", "color": SECOND, "thickness": 3, "size": 44},
+                "encoding": {"x": x, "y": {"field": "most", **y}},
+            },
+            {
+                "mark": {"type": "text", "dy": 14, "fontSize": 13, "fontWeight": 600, "color": "var(--on-mark)"},
+                "encoding": {"x": x, "y": {"field": "mean", **y}, "text": {"field": "text"}},
+            },
+        ],
+        values,
+    )
+    rows = tuple((x.level, number(x.runs), f"{x.mean:.2f}", str(x.most)) for x in levels)
+    columns = ("in flight", "runs a prompt", "different texts, mean (bar)", "most of a prompt (line)")
+    return Chart("unique", title, says, spec, columns, rows)
+
+
+# ---- log-probabilities -----------------------------------------------------------------------------------------------
+
+
+def spread(target: TargetDocument) -> Chart:
+    """Largest spread of a token's log-probability, by place."""
+    title = "Spread of log-probabilities"
+    scores = target.metrics.scores
+    if not scores:
+        return Chart("spread", title, "The target offers no log-probabilities that could be compared.")
+    longest = max(len(s.spread) for s in scores.values())
+    largest = [max((s.spread[t] for s in scores.values() if t < len(s.spread)), default=0.0) for t in range(longest)]
+    width = max(1, -(-longest // MOST_POINTS))
+    values = [
+        {"place": start, "spread": top}
+        for start in range(0, longest, width)
+        if (top := max(largest[start : start + width])) > 0
+    ]
+    equal = sum(s.variants == 1 for s in scores.values())
+    runs = sum(s.runs for s in scores.values())
+    if not values:
+        rest = f"In {equal} of {len(scores)} prompts every bit is equal" if equal < len(scores) else "Every bit is equal"
+        return Chart(
+            "spread", title, f"{rest}: no token with equal context got two log-probabilities, in {runs} runs of "
+            f"{len(scores)} prompts.",
+        )  # fmt: skip
+    zero = sum(x == 0 for x in largest)
+    says = (
+        f"Among runs with the same tokens so far, one token's log-probability differs by up to {number(max(largest), 3)} "
+        f"nats. {equal} of {len(scores)} prompts have equal bits in all runs; at {zero} of {longest} places no prompt "
+        "shows a difference, and there is no mark."
+        + (f" A mark stands for {width} places, by the largest." if width > 1 else "")
+    )
+    spec = frame(
+        [
+            {
+                "mark": {"type": "point", "filled": True, "size": 42, "color": MARK, "opacity": 1},
+                "encoding": {
+                    "x": {"field": "place", "type": "quantitative", "axis": axis("token, from 0", tickMinStep=1),
+                          "scale": {"domain": [0, longest], "nice": False}},
+                    "y": {"field": "spread", "type": "quantitative", "scale": {"type": "log", "nice": True},
+                          "axis": {"title": "largest difference, nats", "format": ".0e", "tickCount": 5}},
+                },
+            }
+        ],
+        values,
+    )  # fmt: skip
+    ranked = sorted(scores.items(), key=lambda item: -max(item[1].spread, default=0.0))
+    rows = tuple(
+        (
+            visible(name),
+            number(s.runs),
+            number(s.variants),
+            number(max(s.spread, default=0.0), 3),
+            number(s.mean_difference, 3),
+            number(sum(s.kl) / len(s.kl) if s.kl else None, 3),
+        )
+        for name, s in ranked[:MOST_ROWS]
+    )
+    columns = ("prompt", "runs", "different, by bits", "largest spread, nats", "mean difference", "mean KL, at least")
+    return Chart("spread", title, says + _cut(ranked), spec, columns, rows)
+
+
+def _cut(rows: Sequence[Any]) -> str:
+    return f" The table has the first {MOST_ROWS} of {len(rows)} prompts." if len(rows) > MOST_ROWS else ""
+
+
+# ---- several targets -------------------------------------------------------------------------------------------------
+
+
+def comparison(targets: Sequence[TargetDocument]) -> Chart:
+    """Exact-repeat rates side by side, with their intervals."""
+    values = []
+    for t in targets:
+        repeat = t.metrics.view("text").repeat
+        if repeat.value is not None:
+            low, high = (repeat.interval.low, repeat.interval.high) if repeat.interval else (None, None)
+            values.append({"name": visible(t.name), "rate": repeat.value, "low": low, "high": high})
+    said = "; ".join(f"{v['name']} {share(v['rate'])}" for v in values)
+    y = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None, "labelLimit": 150, "domain": False}}
+    x = {"type": "quantitative", "axis": {"title": "exact-repeat rate of texts", "format": "%"}}
+    spec = frame(
+        [
+            {
+                "mark": {"type": "rule", "strokeWidth": 3, "color": MARK, "strokeCap": "round"},
+                "encoding": {"y": y, "x": {"field": "low", **x}, "x2": {"field": "high"}},
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 110, "color": MARK, "opacity": 1},
+                "encoding": {"y": y, "x": {"field": "rate", **x, "scale": {"zero": False}}},
+            },
+        ],
+        values,
+        height=70 + 34 * len(values),
+    )
+    rows = tuple(
+        (visible(t.name), share(t.repeat_rate), interval(t.metrics.view("text").repeat.interval)) for t in targets
+    )
+    says = f"Exact-repeat rate, the mean over prompts of the share of pairs of runs with equal texts: {said}."
+    return Chart(
+        "comparison", "Exact-repeat rates", says, spec if values else None, ("target", "rate", "interval"), rows
+    )
+
+
+# ---- prompt × run ----------------------------------------------------------------------------------------------------
+
+CLASSES: Final = ("A", "B", "C", "D and others", "failed")
+COLOURS: Final = ("var(--class-a)", "var(--class-b)", "var(--class-c)", "var(--class-d)", "var(--failed)")
+MOST_CELLS, MOST_PROMPTS = 120, 60
+LETTER_CELLS: Final = 72  # up to here a letter fits into a cell
+
+
+def heat_map(target: TargetDocument) -> Chart:
+    """Which answer each run of each prompt got."""
+    runs = target.exhibits.runs
+    ranked = sorted(runs.rows.items(), key=lambda item: (-sum(c not in (0, -2) for c in item[1]), item[0]))
+    shown = dict(ranked[:MOST_PROMPTS])
+    step = max(1, -(-len(runs.columns) // MOST_CELLS))
+    cells = {name: _cells(row, step) for name, row in shown.items()}
+    width = len(next(iter(cells.values())))
+    segments = [segment for name, row in cells.items() for segment in _segments(visible(name), row, step == 1)]
+    present = [i for i, name in enumerate(CLASSES) if any(s["class"] == name for s in segments)]
+    y = {"field": "prompt", "type": "nominal", "sort": list(map(visible, shown)),
+         "axis": {"title": None, "domain": False, "ticks": False}}  # fmt: skip
+    x = {"field": "from", "type": "quantitative", "scale": {"domain": [0, width], "nice": False}}
+    hidden = {**x, "axis": axis(_columns_title(target, step), labels=False, ticks=False, domain=False)}
+    colour = {"field": "class", "type": "nominal",
+              "scale": {"domain": [CLASSES[i] for i in present], "range": [COLOURS[i] for i in present]},
+              "legend": {"symbolType": "square", "symbolSize": 140}}  # fmt: skip
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "rect", "stroke": "var(--surface)", "strokeWidth": 1.5},
+            "encoding": {"y": y, "x": hidden, "x2": {"field": "to"}, "color": colour},
+        }
+    ]
+    if width <= LETTER_CELLS:
+        layers.append(
+            {
+                "transform": [{"filter": "datum.letter != ''"}],
+                "mark": {"type": "text", "fontSize": 10, "fontWeight": 700, "color": "var(--on-class)"},
+                "encoding": {"y": y, "x": {**hidden, "field": "middle"}, "text": {"field": "letter"}},
+            }
+        )
+    groups = _groups(target, step, width)
+    if groups:
+        layers += [
+            {
+                "data": {"values": groups[1:]},
+                "mark": {"type": "rule", "color": INK, "strokeWidth": 1},
+                "encoding": {"x": {**hidden, "field": "from"}},
+            },
+            {
+                "data": {"values": groups},
+                "mark": {"type": "text", "align": "left", "dx": 3, "baseline": "bottom", "y": -4},
+                "encoding": {"x": {**hidden, "field": "from"}, "text": {"field": "label"}},
+            },
+        ]
+    spec = frame(layers, segments, width=840, height=90 + 17 * len(shown))
+    return Chart("runs", "Which answer each run got", _heat_map_says(target, step), spec, *_heat_map_table(ranked), True)
+
+
+def _cells(row: Sequence[int], step: int) -> list[int]:
+    """The rarest of the classes in each cell: a failure, else the least common answer."""
+    return [
+        -1 if -1 in (part := row[start : start + step]) else max(part) for start in range(0, len(row), step)
+    ]  # fmt: skip
+
+
+def _segments(name: str, cells: Sequence[int], single: bool) -> list[dict[str, Any]]:
+    """Equal cells in a row as one, so that what is common costs nothing; cells with a letter stay apart."""
+    found = []
+    for key, group in itertools.groupby(enumerate(cells), key=lambda item: (item[1], 0 if item[1] == 0 else item[0])):
+        places = [place for place, _ in group]
+        code = key[0]
+        if code == -2:
+            continue  # the prompt has no such run
+        letter = "" if code == 0 else "×" if code == -1 else "BCD"[min(code, 3) - 1]
+        name_of = "failed" if code == -1 else CLASSES[min(code, 3)]
+        found.append(
+            {
+                "prompt": name,
+                "from": places[0],
+                "to": places[-1] + 1,
+                "middle": (places[0] + places[-1] + 1) / 2,
+                "class": name_of,
+                "letter": letter if single else "",
+            }
+        )
+    return found
+
+
+def _varied(target: TargetDocument) -> list[str]:
+    levels: dict[str, set[str]] = {}
+    for condition in target.exhibits.runs.conditions:
+        for name, level in condition:
+            levels.setdefault(name, set()).add(level)
+    return [name for name, seen in levels.items() if len(seen) > 1]
+
+
+def _groups(target: TargetDocument, step: int, width: int) -> list[dict[str, Any]]:
+    """Where the level of the first varied factor changes."""
+    from samebits.audit.exhibits import ORDER
+
+    runs = target.exhibits.runs
+    varied = [name for name in ORDER if name in _varied(target)]
+    if not varied:
+        return []
+    found: list[dict[str, Any]] = []
+    for place, (index, _) in enumerate(runs.columns):
+        level = dict(runs.conditions[index]).get(varied[0], "not set")
+        label = f"{varied[0]} {level}"
+        if not found or found[-1]["label"] != label:
+            found.append({"from": min(place / step, width), "label": label})
+    return found if len(found) <= 8 else []
+
+
+def _columns_title(target: TargetDocument, step: int) -> str:
+    varied = ", ".join(_varied(target))
+    each = "run" if step == 1 else f"{step} runs"
+    return f"a cell is {each}; ordered by {varied}, then run" if varied else f"a cell is {each}, in order"
+
+
+def _heat_map_says(target: TargetDocument, step: int) -> str:
+    runs = target.exhibits.runs
+    differing = sum(any(c > 0 for c in row) for row in runs.rows.values())
+    failed = sum(c == -1 for row in runs.rows.values() for c in row)
+    says = (
+        "A is a prompt's most common text, B the next. A letter says nothing across prompts. "
+        f"{differing} of {len(runs.rows)} prompts have more than one; {failed} runs failed."
+    )
+    if step > 1:
+        says += f" A cell holds {step} runs and shows the rarest of them, so that none is hidden."
+    if len(runs.rows) > MOST_PROMPTS:
+        says += f" The {MOST_PROMPTS} prompts that departed most are shown, of {len(runs.rows)}."
+    return says
+
+
+def _heat_map_table(
+    ranked: Sequence[tuple[str, Sequence[int]]],
+) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    rows = []
+    for name, row in ranked[:MOST_PROMPTS]:
+        counts = Counter(row)
+        others = sum(n for code, n in counts.items() if code > 2)
+        rows.append((visible(name), *(number(counts[c]) for c in (0, 1, 2)), number(others), number(counts[-1])))
+    return ("prompt", *CLASSES), tuple(rows)
