@@ -150,7 +150,7 @@ def exhibit(observations: Sequence[Observation], prompts: Sequence[Prompt], view
 def run_map(grouped: Mapping[str, Sequence[Observation]]) -> RunMap:
     """Which text each run of each prompt got."""
     seen = {(o.condition, o.run) for runs in grouped.values() for o in runs}
-    conditions = sorted({condition for condition, _ in seen}, key=_place_of)
+    conditions = sorted({condition for condition, _ in seen}, key=place_of)
     index = {condition: i for i, condition in enumerate(conditions)}
     columns = sorted((index[condition], run) for condition, run in seen)
     rows = {}
@@ -163,9 +163,10 @@ def run_map(grouped: Mapping[str, Sequence[Observation]]) -> RunMap:
     return RunMap(tuple(conditions), tuple(columns), rows)
 
 
-def _place_of(condition: tuple[tuple[str, str], ...]) -> tuple[Any, ...]:
+def place_of(condition: tuple[tuple[str, str], ...], order: Sequence[str] = ORDER) -> tuple[Any, ...]:
+    """A key that sorts conditions by the levels of these factors, then of all others; numbers by their value."""
     levels = dict(condition)
-    names = [*ORDER, *sorted(levels.keys() - set(ORDER))]
+    names = [*order, *sorted(levels.keys() - set(order))]
     found = [levels.get(name, "") for name in names]
     return tuple((0, int(level), "") if level.isdecimal() else (1, 0, level) for level in found)
 

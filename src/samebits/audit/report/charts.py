@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.audit.divergence import Divergence
+from samebits.audit.exhibits import ORDER, place_of
 from samebits.audit.report.document import TargetDocument
-from samebits.audit.report.draw import INK, LINE, MARK, SECOND
+from samebits.audit.report.draw import INK, MARK, SECOND
 from samebits.audit.report.words import interval, number, share, visible
 
-WIDTH, HEIGHT = 400, 240
+WIDTH, WIDE, HEIGHT = 400, 840, 240
 MOST_POINTS: Final = 256
 MOST_ROWS: Final = 40  # of a table
 
@@ -93,17 +95,30 @@ def survival(target: TargetDocument) -> Chart:
             {
                 "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2.5},
                 "encoding": {
-                    "x": {"field": "length", "type": "quantitative", "axis": axis(f"{noun} from the beginning", tickMinStep=1),
-                          "scale": {"nice": False}},
-                    "y": {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]},
-                          "axis": {"title": "pairs that agree so far", "format": "%"}},
+                    "x": {
+                        "field": "length",
+                        "type": "quantitative",
+                        "axis": axis(f"{noun} from the beginning", tickMinStep=1),
+                        "scale": {"nice": False},
+                    },
+                    "y": {
+                        "field": "share",
+                        "type": "quantitative",
+                        "scale": {"domain": [0, 1]},
+                        "axis": {"title": "pairs that agree so far", "format": "%"},
+                    },
                     "color": {"field": "which", "type": "nominal", "scale": {"range": [MARK, SECOND]}, "sort": None},
-                    "strokeDash": {"field": "which", "type": "nominal", "sort": None, "scale": {"range": [[1, 0], [6, 3]]}},
+                    "strokeDash": {
+                        "field": "which",
+                        "type": "nominal",
+                        "sort": None,
+                        "scale": {"range": [[1, 0], [6, 3]]},
+                    },
                 },
             }
         ],
         values,
-    )  # fmt: skip
+    )
     step = max(1, len(lengths) // 12)
     rows = tuple(
         (number(n), share(_mean_survival(same, n)), share(same[worst].survival(n)))
@@ -146,7 +161,7 @@ def unique(target: TargetDocument) -> Chart:
         [
             {"mark": {"type": "bar", "color": MARK}, "encoding": {"x": x, "y": {"field": "mean", **y}}},
             {
-                "mark": {"type": "tick", "color": SECOND, "thickness": 3, "size": 44},
+                "mark": {"type": "tick", "color": SECOND, "thickness": 3, "size": 44, "opacity": 1},
                 "encoding": {"x": x, "y": {"field": "most", **y}},
             },
             {
@@ -181,12 +196,18 @@ def spread(target: TargetDocument) -> Chart:
     equal = sum(s.variants == 1 for s in scores.values())
     runs = sum(s.runs for s in scores.values())
     if not values:
-        rest = f"In {equal} of {len(scores)} prompts every bit is equal" if equal < len(scores) else "Every bit is equal"
+        rest = (
+            f"In {equal} of {len(scores)} prompts every bit is equal" if equal < len(scores) else "Every bit is equal"
+        )
         return Chart(
-            "spread", title, f"{rest}: no token with equal context got two log-probabilities, in {runs} runs of "
-            f"{len(scores)} prompts.",
-        )  # fmt: skip
+            "spread",
+            title,
+            f"{rest}: no token with equal context got two log-probabilities, in {runs} runs of {len(scores)} prompts.",
+        )
     zero = sum(x == 0 for x in largest)
+    tops = [v["spread"] for v in values if math.isfinite(v["spread"])] or [1.0]
+    low, high = math.floor(math.log10(min(tops))), math.ceil(math.log10(max(tops)))
+    powers = [10.0**n for n in range(low, max(high, low + 1) + 1)]
     says = (
         f"Among runs with the same tokens so far, one token's log-probability differs by up to {number(max(largest), 3)} "
         f"nats. {equal} of {len(scores)} prompts have equal bits in all runs; at {zero} of {longest} places no prompt "
@@ -198,15 +219,24 @@ def spread(target: TargetDocument) -> Chart:
             {
                 "mark": {"type": "point", "filled": True, "size": 42, "color": MARK, "opacity": 1},
                 "encoding": {
-                    "x": {"field": "place", "type": "quantitative", "axis": axis("token, from 0", tickMinStep=1),
-                          "scale": {"domain": [0, longest], "nice": False}},
-                    "y": {"field": "spread", "type": "quantitative", "scale": {"type": "log", "nice": True},
-                          "axis": {"title": "largest difference, nats", "format": ".0e", "tickCount": 5}},
+                    "x": {
+                        "field": "place",
+                        "type": "quantitative",
+                        "axis": axis("token, from 0", tickMinStep=1),
+                        "scale": {"domain": [0, longest], "nice": False},
+                    },
+                    "y": {
+                        "field": "spread",
+                        "type": "quantitative",
+                        "scale": {"type": "log", "domain": [powers[0], powers[-1]]},
+                        "axis": {"title": "largest difference, nats", "format": ".0e", "values": powers},
+                    },
                 },
             }
         ],
         values,
-    )  # fmt: skip
+        width=WIDE,
+    )
     ranked = sorted(scores.items(), key=lambda item: -max(item[1].spread, default=0.0))
     rows = tuple(
         (
@@ -220,7 +250,7 @@ def spread(target: TargetDocument) -> Chart:
         for name, s in ranked[:MOST_ROWS]
     )
     columns = ("prompt", "runs", "different, by bits", "largest spread, nats", "mean difference", "mean KL, at least")
-    return Chart("spread", title, says + _cut(ranked), spec, columns, rows)
+    return Chart("spread", title, says + _cut(ranked), spec, columns, rows, wide=True)
 
 
 def _cut(rows: Sequence[Any]) -> str:
@@ -253,6 +283,7 @@ def comparison(targets: Sequence[TargetDocument]) -> Chart:
             },
         ],
         values,
+        width=WIDE,
         height=70 + 34 * len(values),
     )
     rows = tuple(
@@ -260,7 +291,7 @@ def comparison(targets: Sequence[TargetDocument]) -> Chart:
     )
     says = f"Exact-repeat rate, the mean over prompts of the share of pairs of runs with equal texts: {said}."
     return Chart(
-        "comparison", "Exact-repeat rates", says, spec if values else None, ("target", "rate", "interval"), rows
+        "comparison", "Exact-repeat rates", says, spec if values else None, ("target", "rate", "interval"), rows, True
     )
 
 
@@ -278,17 +309,25 @@ def heat_map(target: TargetDocument) -> Chart:
     ranked = sorted(runs.rows.items(), key=lambda item: (-sum(c not in (0, -2) for c in item[1]), item[0]))
     shown = dict(ranked[:MOST_PROMPTS])
     step = max(1, -(-len(runs.columns) // MOST_CELLS))
-    cells = {name: _cells(row, step) for name, row in shown.items()}
+    columns = _columns(target)
+    cells = {name: _cells([row[c] for c in columns], step) for name, row in shown.items()}
     width = len(next(iter(cells.values())))
     segments = [segment for name, row in cells.items() for segment in _segments(visible(name), row, step == 1)]
     present = [i for i, name in enumerate(CLASSES) if any(s["class"] == name for s in segments)]
-    y = {"field": "prompt", "type": "nominal", "sort": list(map(visible, shown)),
-         "axis": {"title": None, "domain": False, "ticks": False}}  # fmt: skip
+    y = {
+        "field": "prompt",
+        "type": "nominal",
+        "sort": list(map(visible, shown)),
+        "axis": {"title": None, "domain": False, "ticks": False},
+    }
     x = {"field": "from", "type": "quantitative", "scale": {"domain": [0, width], "nice": False}}
     hidden = {**x, "axis": axis(_columns_title(target, step), labels=False, ticks=False, domain=False)}
-    colour = {"field": "class", "type": "nominal",
-              "scale": {"domain": [CLASSES[i] for i in present], "range": [COLOURS[i] for i in present]},
-              "legend": {"symbolType": "square", "symbolSize": 140}}  # fmt: skip
+    colour = {
+        "field": "class",
+        "type": "nominal",
+        "scale": {"domain": [CLASSES[i] for i in present], "range": [COLOURS[i] for i in present]},
+        "legend": {"symbolType": "square", "symbolSize": 140},
+    }
     layers: list[dict[str, Any]] = [
         {
             "mark": {"type": "rect", "stroke": "var(--surface)", "strokeWidth": 1.5},
@@ -317,15 +356,15 @@ def heat_map(target: TargetDocument) -> Chart:
                 "encoding": {"x": {**hidden, "field": "from"}, "text": {"field": "label"}},
             },
         ]
-    spec = frame(layers, segments, width=840, height=90 + 17 * len(shown))
-    return Chart("runs", "Which answer each run got", _heat_map_says(target, step), spec, *_heat_map_table(ranked), True)
+    spec = frame(layers, segments, width=WIDE, height=90 + 17 * len(shown))
+    return Chart(
+        "runs", "Which answer each run got", _heat_map_says(target, step), spec, *_heat_map_table(ranked), True
+    )
 
 
 def _cells(row: Sequence[int], step: int) -> list[int]:
     """The rarest of the classes in each cell: a failure, else the least common answer."""
-    return [
-        -1 if -1 in (part := row[start : start + step]) else max(part) for start in range(0, len(row), step)
-    ]  # fmt: skip
+    return [-1 if -1 in (part := row[start : start + step]) else max(part) for start in range(0, len(row), step)]
 
 
 def _segments(name: str, cells: Sequence[int], single: bool) -> list[dict[str, Any]]:
@@ -351,25 +390,36 @@ def _segments(name: str, cells: Sequence[int], single: bool) -> list[dict[str, A
     return found
 
 
-def _varied(target: TargetDocument) -> list[str]:
+def _order(target: TargetDocument) -> list[str]:
+    """The factors that vary: first those that move the text, then as they stand in ORDER."""
     levels: dict[str, set[str]] = {}
     for condition in target.exhibits.runs.conditions:
         for name, level in condition:
             levels.setdefault(name, set()).add(level)
-    return [name for name, seen in levels.items() if len(seen) > 1]
+    causes = {cause for a in target.attributions if a.view == "text" for cause in a.causes}
+    names = [*ORDER, *sorted(levels.keys() - set(ORDER))]
+    return sorted((name for name in names if len(levels.get(name, ())) > 1), key=lambda name: name not in causes)
+
+
+def _columns(target: TargetDocument) -> list[int]:
+    """The columns of the map in that order."""
+    runs, order = target.exhibits.runs, _order(target)
+
+    def place(column: int) -> tuple[Any, ...]:
+        index, run = runs.columns[column]
+        return (*place_of(runs.conditions[index], order), run)
+
+    return sorted(range(len(runs.columns)), key=place)
 
 
 def _groups(target: TargetDocument, step: int, width: int) -> list[dict[str, Any]]:
     """Where the level of the first varied factor changes."""
-    from samebits.audit.exhibits import ORDER
-
-    runs = target.exhibits.runs
-    varied = [name for name in ORDER if name in _varied(target)]
+    runs, varied = target.exhibits.runs, _order(target)
     if not varied:
         return []
     found: list[dict[str, Any]] = []
-    for place, (index, _) in enumerate(runs.columns):
-        level = dict(runs.conditions[index]).get(varied[0], "not set")
+    for place, column in enumerate(_columns(target)):
+        level = dict(runs.conditions[runs.columns[column][0]]).get(varied[0], "not set")
         label = f"{varied[0]} {level}"
         if not found or found[-1]["label"] != label:
             found.append({"from": min(place / step, width), "label": label})
@@ -377,8 +427,8 @@ def _groups(target: TargetDocument, step: int, width: int) -> list[dict[str, Any
 
 
 def _columns_title(target: TargetDocument, step: int) -> str:
-    varied = ", ".join(_varied(target))
-    each = "run" if step == 1 else f"{step} runs"
+    varied = ", ".join(_order(target))
+    each = "a run" if step == 1 else f"{step} runs"
     return f"a cell is {each}; ordered by {varied}, then run" if varied else f"a cell is {each}, in order"
 
 

@@ -105,10 +105,14 @@ class TargetDocument:
     exhibits: Exhibits
 
     @property
-    def reproducible(self) -> bool | None:
-        """Whether texts and log-probabilities repeated, as far as told; None where nothing could be compared."""
-        verdicts = [self.metrics.view("text").verdict, self.metrics.view("logprobs").verdict]
-        return False if "different" in verdicts else True if verdicts[0] == "equal" else None
+    def state(self) -> Literal["different", "bits", "equal", "nothing"]:
+        """Texts differ; only log-probabilities do; nothing does, as far as told; nothing could be compared."""
+        text, logprobs = self.metrics.view("text").verdict, self.metrics.view("logprobs").verdict
+        if text == "different":
+            return "different"
+        if text != "equal":
+            return "nothing"
+        return "bits" if logprobs == "different" else "equal"
 
 
 @dataclass(frozen=True)

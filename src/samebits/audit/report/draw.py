@@ -38,6 +38,7 @@ CONFIG: Final[Mapping[str, Any]] = {
         "title": None,
         "orient": "bottom",
         "symbolStrokeWidth": 2,
+        "columnPadding": 28,
     },
     "text": {"color": INK, "fontSize": 12},
 }

@@ -28,7 +28,15 @@ DEFINITIONS: Final[Pairs] = (
 
 def views_rows(target: TargetDocument) -> tuple[tuple[str, ...], ...]:
     """A head and a row for each of the seven views."""
-    head = ("equal in", "verdict", "exact-repeat rate", "interval", "different answers", "most common", "all runs agree")
+    head = (
+        "equal in",
+        "verdict",
+        "exact-repeat rate",
+        "interval",
+        "different answers",
+        "most common",
+        "all runs agree",
+    )
     rows = [
         (
             v.view.replace("_", " "),
@@ -92,13 +100,16 @@ def asked(document: Document) -> Pairs:
     ]
     top = "not asked for" if e["top_logprobs"] is None else f"with the {e['top_logprobs']} best tokens"
     return (
-        ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''} ({document.plan.prompts})"),
+        (
+            "prompts",
+            f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''} ({document.plan.prompts})",
+        ),
         ("runs", f"{e['runs']} of each prompt under each combination of the levels below"),
         *factors,
         ("blocks", f"{e['times']} of time, {e['orders']} orders of the prompts"),
         ("sampling", f"{sampling}, seed {e['seed']}, at most {e['max_tokens']} tokens"),
         ("log-probabilities", top),
-    )  # fmt: skip
+    )
 
 
 def seed_facts(target: TargetDocument) -> Pairs:
@@ -126,7 +137,9 @@ def accuracy_facts(target: TargetDocument) -> Pairs:
         return ()
     passes = "no complete pass"
     if a.passes:
-        passes = f"{share(min(a.passes))} to {share(max(a.passes))} over {len(a.passes)} passes of {len(a.items)} prompts"
+        passes = (
+            f"{share(min(a.passes))} to {share(max(a.passes))} over {len(a.passes)} passes of {len(a.items)} prompts"
+        )
     undecided = sum(item.undecided for item in a.items)
     return (
         ("accuracy, mean", estimate(a.mean)),
@@ -140,5 +153,3 @@ def known_facts(target: TargetDocument) -> Pairs:
     """What is known about the target, and what it does not offer."""
     known = [(name.replace("_", " "), told(value)) for name, value in target.known.items() if name != "notes"]
     return (*known, *((f"note: {name}", note) for name, note in target.notes.items()))
-
-

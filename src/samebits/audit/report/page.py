@@ -33,6 +33,12 @@ KINDS = {
     "not separable": "warn",
     "not varied": "",
 }
+STATES = {
+    "different": ("not reproducible", "bad"),
+    "bits": ("texts repeat, bits do not", "warn"),
+    "equal": ("no difference seen", "good"),
+    "nothing": ("nothing to compare", "warn"),
+}
 
 
 @dataclass(frozen=True)
@@ -123,17 +129,23 @@ def to_html(document: Document) -> str:
     if len(sections) > 1:
         rows = compared_rows(document.targets)
         compared = Compared(rows[0], rows[1:], _drawn(charts.comparison(document.targets), "all"))
-    return html_environment().get_template("report.html.j2").render(
-        title=f"How reproducible is {names}?" if len(sections) == 1 else f"How reproducible are {len(sections)} targets?",
-        summary=_summary(document),
-        css=Markup(css),
-        document=document,
-        targets=sections,
-        comparison=compared,
-        gate=gate_says(document),
-        asked=asked(document),
-        definitions=DEFINITIONS,
-    )  # fmt: skip
+    return (
+        html_environment()
+        .get_template("report.html.j2")
+        .render(
+            title=f"How reproducible is {names}?"
+            if len(sections) == 1
+            else f"How reproducible are {len(sections)} targets?",
+            summary=_summary(document),
+            css=Markup(css),
+            document=document,
+            targets=sections,
+            comparison=compared,
+            gate=gate_says(document),
+            asked=asked(document),
+            definitions=DEFINITIONS,
+        )
+    )
 
 
 def _summary(document: Document) -> str:
@@ -150,9 +162,7 @@ def _drawn(chart: Chart, name: str) -> Drawn:
 
 def _section(name: str, target: TargetDocument) -> Section:
     m = target.metrics
-    word, kind = {False: ("not reproducible", "bad"), True: ("no difference seen", "good"), None: ("nothing to compare", "warn")}[
-        target.reproducible
-    ]  # fmt: skip
+    word, kind = STATES[target.state]
     rows = views_rows(target)
     return Section(
         name=name,
@@ -170,8 +180,10 @@ def _section(name: str, target: TargetDocument) -> Section:
         accuracy=accuracy_facts(target),
         failures=[(error, number(count), target.details.get(error) or "not told") for error, count in m.errors],
         known=known_facts(target),
-        fingerprints=[(f.fingerprint or "none told", number(f.runs), number(f.differing_prompts)) for f in m.fingerprints],
-    )  # fmt: skip
+        fingerprints=[
+            (f.fingerprint or "none told", number(f.runs), number(f.differing_prompts)) for f in m.fingerprints
+        ],
+    )
 
 
 def _tiles(target: TargetDocument) -> tuple[Tile, ...]:
@@ -205,10 +217,6 @@ def _factor(f: Factor) -> FactorRow:
     why = f.exercise.why if f.exercise else ""
     if f.confounded:
         why = f"it changed only together with {', '.join(f.confounded)}" + (f"; {why}" if why else "")
-    levels = tuple(
-        f"{x.level}: {share(x.rate)} of {x.runs:,} ({interval(x.interval)})" for x in f.levels
-    )  # fmt: skip
+    levels = tuple(f"{x.level}: {share(x.rate)} of {x.runs:,} ({interval(x.interval)})" for x in f.levels)
     p = "not tested" if f.adjusted is None else number(f.adjusted, 2)
     return FactorRow(f.name, f.status, KINDS[f.status], levels, p, why or "one level only: nothing was varied")
-
-
