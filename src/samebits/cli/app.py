@@ -10,6 +10,7 @@ from samebits.cli.demo import demo
 from samebits.cli.doctor import doctor
 from samebits.cli.generate import generate
 from samebits.cli.info import info
+from samebits.cli.report import report
 from samebits.cli.serve import serve
 
 app = typer.Typer(
@@ -26,5 +27,6 @@ app.command()(demo)
 app.command()(info)
 app.command()(serve)
 app.command()(audit)
+app.command()(report)
 app.command()(doctor)
 app.command()(advise)

@@ -98,7 +98,7 @@ def survival(target: TargetDocument) -> Chart:
                     "x": {
                         "field": "length",
                         "type": "quantitative",
-                        "axis": axis(f"{noun} from the beginning", tickMinStep=1),
+                        "axis": axis(f"{noun} from the start", tickMinStep=1),
                         "scale": {"nice": False},
                     },
                     "y": {
@@ -209,9 +209,9 @@ def spread(target: TargetDocument) -> Chart:
     low, high = math.floor(math.log10(min(tops))), math.ceil(math.log10(max(tops)))
     powers = [10.0**n for n in range(low, max(high, low + 1) + 1)]
     says = (
-        f"Among runs with the same tokens so far, one token's log-probability differs by up to {number(max(largest), 3)} "
-        f"nats. {equal} of {len(scores)} prompts have equal bits in all runs; at {zero} of {longest} places no prompt "
-        "shows a difference, and there is no mark."
+        "Among runs with the same tokens so far, one token's log-probability differs by up to "
+        f"{number(max(largest), 3)} nats. {equal} of {len(scores)} prompts have equal bits in all runs; at "
+        f"{zero} of {longest} places no prompt shows a difference, and there is no mark."
         + (f" A mark stands for {width} places, by the largest." if width > 1 else "")
     )
     spec = frame(
@@ -262,7 +262,7 @@ def _cut(rows: Sequence[Any]) -> str:
 
 def comparison(targets: Sequence[TargetDocument]) -> Chart:
     """Exact-repeat rates side by side, with their intervals."""
-    values = []
+    values: list[dict[str, Any]] = []
     for t in targets:
         repeat = t.metrics.view("text").repeat
         if repeat.value is not None:
@@ -270,7 +270,7 @@ def comparison(targets: Sequence[TargetDocument]) -> Chart:
             values.append({"name": visible(t.name), "rate": repeat.value, "low": low, "high": high})
     said = "; ".join(f"{v['name']} {share(v['rate'])}" for v in values)
     y = {"field": "name", "type": "nominal", "sort": None, "axis": {"title": None, "labelLimit": 150, "domain": False}}
-    x = {"type": "quantitative", "axis": {"title": "exact-repeat rate of texts", "format": "%"}}
+    x = {"type": "quantitative", "axis": {"title": "exact-repeat rate of texts", "format": "~%", "tickCount": 5}}
     spec = frame(
         [
             {
@@ -283,7 +283,6 @@ def comparison(targets: Sequence[TargetDocument]) -> Chart:
             },
         ],
         values,
-        width=WIDE,
         height=70 + 34 * len(values),
     )
     rows = tuple(
@@ -291,7 +290,7 @@ def comparison(targets: Sequence[TargetDocument]) -> Chart:
     )
     says = f"Exact-repeat rate, the mean over prompts of the share of pairs of runs with equal texts: {said}."
     return Chart(
-        "comparison", "Exact-repeat rates", says, spec if values else None, ("target", "rate", "interval"), rows, True
+        "comparison", "Exact-repeat rates", says, spec if values else None, ("target", "rate", "interval"), rows
     )
 
 

@@ -1,4 +1,4 @@
-"""Vega-Lite specifications to SVG that stands in the page: its colours are those of the page, light, dark or printed."""
+"""Vega-Lite specifications to SVG that stands in the page, in its colours: light, dark or printed."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from samebits.audit.observation import FACTORS
@@ -10,6 +11,15 @@ from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.words import estimate, interval, share, told
 
 Pairs = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of texts; the first cell of a row names it."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
 
 DEFINITIONS: Final[Pairs] = (
     ("run", "one request and what came of it; it failed when there is no answer, and then it repeats nothing"),
@@ -26,8 +36,8 @@ DEFINITIONS: Final[Pairs] = (
 )
 
 
-def views_rows(target: TargetDocument) -> tuple[tuple[str, ...], ...]:
-    """A head and a row for each of the seven views."""
+def views_table(target: TargetDocument) -> Table:
+    """A row for each of the seven views."""
     head = (
         "equal in",
         "verdict",
@@ -37,7 +47,7 @@ def views_rows(target: TargetDocument) -> tuple[tuple[str, ...], ...]:
         "most common",
         "all runs agree",
     )
-    rows = [
+    rows = tuple(
         (
             v.view.replace("_", " "),
             v.verdict,
@@ -48,12 +58,12 @@ def views_rows(target: TargetDocument) -> tuple[tuple[str, ...], ...]:
             share(v.total_agreement.value),
         )
         for v in target.metrics.views
-    ]
-    return (head, *rows)
+    )
+    return Table(head, rows)
 
 
-def compared_rows(targets: Sequence[TargetDocument]) -> tuple[tuple[str, ...], ...]:
-    """A head and a row for each target."""
+def compared_table(targets: Sequence[TargetDocument]) -> Table:
+    """A row for each target."""
     head = ("target", "text", "log-probabilities", "exact-repeat rate", "interval", "what moves the text", "failed")
     rows = []
     for t in targets:
@@ -70,7 +80,7 @@ def compared_rows(targets: Sequence[TargetDocument]) -> tuple[tuple[str, ...], .
                 f"{text.failed} of {t.metrics.runs:,}",
             )
         )
-    return (head, *rows)
+    return Table(head, tuple(rows))
 
 
 def gate_says(document: Document) -> str | None:
@@ -92,12 +102,8 @@ def asked(document: Document) -> Pairs:
     e = document.plan.experiment
     prompts = document.plan.prompt_ids
     sampling = "the target's own" if e["temperature"] is None else f"temperature {e['temperature']:g}"
-    levels = {"seed": "seeds"}
-    factors = [
-        (name, f"{told(e.get(levels.get(name, name))) if e.get(levels.get(name, name)) else 'as it comes'}: {meaning}")
-        for name, meaning in FACTORS.items()
-        if name in ("concurrency", "load", "prefix", "streaming", "seed")
-    ]
+    keys = {"concurrency": "concurrency", "load": "load", "prefix": "prefix", "streaming": "streaming", "seed": "seeds"}
+    factors = [(f"{name}: {FACTORS[name].split(':')[0]}", told(e[key] or "as it comes")) for name, key in keys.items()]
     top = "not asked for" if e["top_logprobs"] is None else f"with the {e['top_logprobs']} best tokens"
     return (
         (

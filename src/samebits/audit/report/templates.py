@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,21 +16,18 @@ from samebits.audit.report.words import condition, moment, quoted, visible
 
 def html_environment() -> Environment:
     """For HTML."""
-    return _environment(lambda value: visible(value) if type(value) is str else value, autoescape=True)
+    return _environment(lambda value: visible(value) if type(value) is str else value)
 
 
 def markdown_environment() -> Environment:
-    """For Markdown: `Markup` passes as it is, every other text is escaped."""
-    return _environment(
-        lambda value: value if isinstance(value, Markup) or not isinstance(value, str) else markdown(value),
-        autoescape=False,
-    )
+    """For Markdown."""
+    return _environment(lambda value: markdown(value) if type(value) is str else value)
 
 
-def _environment(finalize: Callable[[Any], Any], *, autoescape: bool) -> Environment:
+def _environment(finalize: Callable[[Any], Any]) -> Environment:
     environment = Environment(
         loader=PackageLoader("samebits.audit.report"),
-        autoescape=autoescape,
+        autoescape=True,  # leaves alone what is Markup already
         finalize=finalize,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -63,13 +61,17 @@ def split_token(side: Side, parting: Parting) -> tuple[str, str]:
 
 # ---- Markdown --------------------------------------------------------------------------------------------------------
 
-_MARKS = frozenset("\\`*_{}[]()#+-.!|~$@<>&:")
+_MARKS = str.maketrans({c: f"\\{c}" for c in "\\`*_[]|~#"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;"})
+# What begins a list at the beginning of a line, and what becomes a link by itself.
+_BEGINS: Final = re.compile(r"^([-+]|\d+[.)])(?=\s|$)")
+_LINKS: Final = re.compile(r"(?<=http)(s?):(?=//)|(?<=www)()\.", re.IGNORECASE)
 
 
 def markdown(text: str) -> Markup:
-    """A text on one line in which no character means anything to Markdown or HTML."""
-    line = " ".join(visible(text).split())
-    return Markup("".join(f"&#{ord(c)};" if c in _MARKS else c for c in line))
+    """A text on one line in which nothing means anything to Markdown or HTML."""
+    line = visible(text).replace("\n", " ").replace("\t", " ").translate(_MARKS)
+    line = _LINKS.sub(lambda found: f"{found[1] or ''}&#{ord(found[0][-1])};", line)
+    return Markup(_BEGINS.sub(lambda found: f"&#{ord(found[0][0])};{found[0][1:]}", line))
 
 
 def fenced(text: str) -> Markup:
