@@ -115,11 +115,12 @@ def audit(
     # With the process in its name: two audits may begin in one second.
     path = Path(journal or time.strftime(f"samebits-audit-%Y%m%d-%H%M%S-{os.getpid()}.jsonl"))
     measured, results = _run(console, plan, specs, path, timeout=timeout, resend=resend)
-    for found, result in zip(measured, results, strict=True):
-        _show(console, found, result)
+    # The files first: a terminal that goes away does not take the result with it.
     if outputs != Outputs():
         command = shlex.join(["samebits", *sys.argv[1:]])
         outputs.write(document_of(plan, measured, results, command=command, journal=path.name, fail_under=fail_under))
+    for found, result in zip(measured, results, strict=True):
+        _show(console, found, result)
     if fail_under is not None and not _passes(console, results, fail_under):
         raise typer.Exit(EXIT_DIFFERENCE)
 

@@ -103,13 +103,11 @@ def asked(document: Document) -> Pairs:
     prompts = document.plan.prompt_ids
     sampling = "the target's own" if e["temperature"] is None else f"temperature {e['temperature']:g}"
     keys = {"concurrency": "concurrency", "load": "load", "prefix": "prefix", "streaming": "streaming", "seed": "seeds"}
-    factors = [(f"{name}: {FACTORS[name].split(':')[0]}", told(e[key] or "as it comes")) for name, key in keys.items()]
+    factors = [(name, f"{told(e[key] or 'as it comes')} ({FACTORS[name].split(':')[0]})") for name, key in keys.items()]
     top = "not asked for" if e["top_logprobs"] is None else f"with the {e['top_logprobs']} best tokens"
     return (
-        (
-            "prompts",
-            f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''} ({document.plan.prompts})",
-        ),
+        ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''}"),
+        ("digest of the prompts", document.plan.prompts),
         ("runs", f"{e['runs']} of each prompt under each combination of the levels below"),
         *factors,
         ("blocks", f"{e['times']} of time, {e['orders']} orders of the prompts"),
@@ -144,14 +142,14 @@ def accuracy_facts(target: TargetDocument) -> Pairs:
     passes = "no complete pass"
     if a.passes:
         passes = (
-            f"{share(min(a.passes))} to {share(max(a.passes))} over {len(a.passes)} passes of {len(a.items)} prompts"
+            f"{share(min(a.passes))} to {share(max(a.passes))} over {len(a.passes)} passes, prompts: {len(a.items)}"
         )
     undecided = sum(item.undecided for item in a.items)
     return (
         ("accuracy, mean", estimate(a.mean)),
         ("from pass to pass", passes),
         ("worst and best possible", f"{share(a.worst_possible)} and {share(a.best_possible)}"),
-        ("sometimes right, sometimes wrong", f"{undecided} of {len(a.items)} prompts"),
+        ("sometimes right, sometimes wrong", f"{undecided} of {len(a.items)}"),
     )
 
 

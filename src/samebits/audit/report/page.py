@@ -11,6 +11,7 @@ from samebits.audit.report import charts
 from samebits.audit.report.charts import Chart
 from samebits.audit.report.document import Document
 from samebits.audit.report.draw import draw
+from samebits.audit.report.heat_map import heat_map
 from samebits.audit.report.sections import contents
 from samebits.audit.report.templates import html_environment
 
@@ -30,7 +31,7 @@ def to_html(document: Document) -> str:
         InputError: the package that draws plots is missing.
     """
     found = contents(document)
-    kinds = (charts.survival, charts.unique, charts.heat_map, charts.spread)
+    kinds = (charts.survival, charts.unique, heat_map, charts.spread)
     plots = {t.name: [_drawn(kind(t.document), t.name) for kind in kinds] for t in found.targets}
     css = resources.files("samebits.audit.report").joinpath("templates", "report.css").read_text("utf-8")
     template = html_environment().get_template("report.html.j2")

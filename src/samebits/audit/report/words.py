@@ -72,7 +72,7 @@ def told(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {told(x)}" for name, x in value.items()) or "none"
+        return ", ".join(f"{name}: {told(x)}" for name, x in value.items()) or "not told"
     if isinstance(value, list | tuple):
         return ", ".join(map(told, value)) or "none"
     return "not told" if value is None else str(value)
