@@ -18,6 +18,7 @@ CLASSES: Final = ("A", "B", "C", "D and others", "failed")
 COLOURS: Final = ("var(--class-a)", "var(--class-b)", "var(--class-c)", "var(--class-d)", "var(--failed)")
 # Vega measures with another font than a reader may have, so labels are cut by characters.
 SHORT: Final = "length(datum.label) > 16 ? slice(datum.label, 0, 15) + '…' : datum.label"
+PADDING: Final = {"left": 28, "right": 4, "top": 4, "bottom": 4}
 MOST_CELLS, MOST_PROMPTS = 120, 60
 LETTER_CELLS: Final = 72  # up to here a letter fits into a cell
 

@@ -42,7 +42,7 @@ def share(value: float | None) -> str:
 
 def interval(value: Interval | None) -> str:
     """An interval of shares."""
-    return "no interval" if value is None else f"{share(value.low)}\u00a0–\u00a0{share(value.high)}"
+    return "no interval" if value is None else f"{share(value.low)}\u00a0to\u00a0{share(value.high)}"
 
 
 def estimate(value: Estimate) -> str:
