@@ -1,4 +1,4 @@
-"""``samebits report``, and the files of ``samebits audit``: the same result gives the same bytes, whenever it is shown."""
+"""``samebits report``, and the files of ``samebits audit``: the same result gives the same bytes, now or later."""
 
 from __future__ import annotations
 

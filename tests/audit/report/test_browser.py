@@ -53,6 +53,16 @@ def chromium() -> str:
     return found
 
 
+def test_without_a_browser_ci_fails_and_others_skip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="CI must have one"):
+        chromium()
+    monkeypatch.delenv("CI")
+    with pytest.raises(pytest.skip.Exception, match="no Chromium here"):
+        chromium()
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = chromium()

@@ -154,7 +154,9 @@ def unique(target: TargetDocument) -> Chart:
         "axis": axis("requests in flight", labelAngle=0, ticks=False),
         "scale": {"paddingInner": 0.4, "paddingOuter": 0.3},
     }
-    y = {"type": "quantitative", "axis": {"title": "different texts a prompt", "tickMinStep": 1}}
+    most = max(x.most for x in levels)
+    ticks = {"values": list(range(most + 1))} if most <= 10 else {}
+    y = {"type": "quantitative", "axis": {"title": "different texts a prompt", "format": "d", **ticks}}
     spec = frame(
         [
             {"mark": {"type": "bar", "color": MARK}, "encoding": {"x": x, "y": {"field": "mean", **y}}},

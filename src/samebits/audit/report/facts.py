@@ -28,7 +28,10 @@ DEFINITIONS: Final[Pairs] = (
     ("all runs agree", "the share of prompts whose runs all have the same text or answer (total agreement rate)"),
     ("body", "the whole response, without ids, clocks and cache counters"),
     ("logprobs", "every bit of every log-probability of the answer's tokens"),
-    ("parsed, answer", "the JSON in the text, in canonical form; the label or number read out of it"),
+    (
+        "parsed, answer",
+        "the JSON in the text, in canonical form; the label or number read out of it; one that cannot be read agrees with no other",
+    ),
     ("interval", "where the value lies with the stated confidence; where nothing was seen, by the rule of three"),
     ("moves the bits", "the test of the factor is significant after correction for all factors, all others held fixed"),
     ("not exercised", "nothing shows that the condition was met, so nothing is known about the factor"),

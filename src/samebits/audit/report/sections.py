@@ -19,7 +19,7 @@ from samebits.audit.report.facts import (
     seed_facts,
     views_table,
 )
-from samebits.audit.report.words import interval, moment, number, share
+from samebits.audit.report.words import interval, moment, number, share, short
 
 # Status → class of its badge.
 KINDS: Final = {
@@ -186,6 +186,6 @@ def _factor(f: Factor) -> FactorRow:
     why = f.exercise.why if f.exercise else ""
     if f.confounded:
         why = f"it changed only together with {', '.join(f.confounded)}" + (f"; {why}" if why else "")
-    levels = tuple(f"{x.level}: {share(x.rate)} of {x.runs:,} ({interval(x.interval)})" for x in f.levels)
+    levels = tuple(f"{short(x.level)}: {share(x.rate)} of {x.runs:,} ({interval(x.interval)})" for x in f.levels)
     p = "not tested" if f.adjusted is None else number(f.adjusted, 2)
     return FactorRow(f.name, f.status, KINDS[f.status], levels, p, why or "one level only: nothing was varied")

@@ -40,6 +40,11 @@ def share(value: float | None) -> str:
     return "<0.01%" if text == "0.00%" and value > 0 else text.replace(".00%", "%")
 
 
+def short(text: str, most: int = 24) -> str:
+    """A name of no more characters than that, with a sign where it was cut; the whole stands elsewhere."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def interval(value: Interval | None) -> str:
     """An interval of shares."""
     return "no interval" if value is None else f"{share(value.low)}\u00a0to\u00a0{share(value.high)}"
