@@ -108,7 +108,8 @@ def test_a_key_is_sent_and_shown_nowhere(tmp_path: Path, prompts: str) -> None:
     with stub(quotes) as server:
         ran = audit(
             tmp_path, server.url, "--prompts", prompts, *SMALL, "--key-env", "AUDIT_KEY", "--json", "out.json",
-            "--html", "out.html", "--markdown", "out.md", "--junit", "out.xml", AUDIT_KEY=SENTINEL, PYTHONASYNCIODEBUG="1",
+            "--html", "out.html", "--markdown", "out.md", "--junit", "out.xml",
+            AUDIT_KEY=SENTINEL, PYTHONASYNCIODEBUG="1",
         )  # fmt: skip
         assert {r.headers["authorization"] for r in server.requests} == {f"Bearer {SENTINEL}"}
     assert ran.returncode == 0, ran.stderr

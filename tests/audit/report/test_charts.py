@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -120,3 +122,31 @@ def test_targets_are_compared_with_their_intervals() -> None:
     assert [v["name"] for v in values(chart)] == ["flaky", "steady", "bits"]
     for v, target in zip(values(chart), targets, strict=True):
         assert v["low"] <= v["rate"] == target.repeat_rate <= v["high"]
+
+
+def with_spread(*spread: float) -> TargetDocument:
+    """The flaky target where one prompt alone has log-probabilities, with this spread."""
+    target = flaky()
+    [(name, scores), *_] = target.metrics.scores.items()
+    changed = replace(scores, spread=spread, compared=(2,) * len(spread), variants=2)
+    return replace(target, metrics=replace(target.metrics, scores={name: changed}))
+
+
+def test_spreads_of_any_size_are_plotted_and_what_has_no_size_is_said() -> None:
+    chart = charts.spread(with_spread(0.0, 3e-7, 0.02, math.inf, math.nan))
+    assert [(v["place"], v["spread"]) for v in values(chart)] == [(1, 3e-7), (2, 0.02)]
+    assert "2 differences are infinite or no numbers" in chart.says
+    assert draw(chart.spec or {}, "x").count("<path") > 2
+    nothing = charts.spread(with_spread(math.inf))
+    assert nothing.spec is None
+    assert nothing.says.startswith("1 differences are infinite")
+    assert "sign of a zero" in charts.spread(with_spread(0.0)).says
+
+
+def test_many_places_share_a_mark_by_the_largest() -> None:
+    spread = [1e-6] * 2000
+    spread[777] = 0.5
+    chart = charts.spread(with_spread(*spread))
+    assert len(values(chart)) <= charts.MOST_POINTS
+    assert max(v["spread"] for v in values(chart)) == 0.5
+    assert "A mark stands for 8 places" in chart.says

@@ -64,6 +64,13 @@ def changed(path: str, value: Any) -> Any:
         ("targets.0.exhibits", ..., "exhibits"),
         ("targets.0.seeds.forwarding", "maybe", "forwarding"),
         ("targets.0.metrics.scores", {"p": {}}, "scores.p"),
+        ("targets.0.exhibits.runs.rows", {}, "exhibits.runs"),
+        ("targets.0.exhibits.runs.rows", {"p": [0]}, "exhibits.runs"),
+        ("targets.0.exhibits.runs.conditions", [], "exhibits.runs"),
+        ("targets.0.metrics.views", [], "views are not body"),
+        ("targets", [], "targets is empty"),
+        ("plan.experiment.runs", 1, "runs"),
+        ("plan.experiment.temperature", "hot", "temperature"),
     ],
 )
 def test_what_is_no_document_is_refused_by_name(path: str, value: Any, named: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from samebits.audit.report.words import quoted, share, told, visible
+from samebits.audit.report.words import moment, quoted, share, told, visible
 
 ANYTHING = st.text(st.characters(codec=None, categories=None))  # lone surrogates and controls, too
 
@@ -50,6 +50,14 @@ def test_texts_that_differ_unseen_differ_when_shown() -> None:
 )
 def test_a_share_is_not_rounded_to_all_or_nothing(value: float | None, text: str) -> None:
     assert share(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "1970-01-01 00:00:00 UTC"), (None, "not known"), (1e300, "1e+300 s after 1970"), (-1.0, "-1 s after 1970")],
+)
+def test_any_moment_can_be_said(seconds: float | None, text: str) -> None:
+    assert moment(seconds) == text
 
 
 def test_values_that_are_only_shown() -> None:

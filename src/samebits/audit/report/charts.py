@@ -186,27 +186,29 @@ def spread(target: TargetDocument) -> Chart:
     if not scores:
         return Chart("spread", title, "The target offers no log-probabilities that could be compared.")
     longest = max(len(s.spread) for s in scores.values())
-    largest = [max((s.spread[t] for s in scores.values() if t < len(s.spread)), default=0.0) for t in range(longest)]
+    at = [[s.spread[t] for s in scores.values() if t < len(s.spread)] for t in range(longest)]
+    largest = [max((x for x in spreads if math.isfinite(x)), default=0.0) for spreads in at]
+    infinite = sum(not math.isfinite(x) for spreads in at for x in spreads)
     width = max(1, -(-longest // MOST_POINTS))
-    values = [
-        {"place": start, "spread": top}
-        for start in range(0, longest, width)
-        if (top := max(largest[start : start + width])) > 0
-    ]
+    tops = [(start, max(largest[start : start + width])) for start in range(0, longest, width)]
+    values = [{"place": start, "spread": top} for start, top in tops if top > 0]
     equal = sum(s.variants == 1 for s in scores.values())
-    runs = sum(s.runs for s in scores.values())
+    unlike = f" {infinite} differences are infinite or no numbers; they have no mark." if infinite else ""
     if not values:
+        runs = sum(s.runs for s in scores.values())
         says = f"No token with equal context got two log-probabilities, in {runs} runs of {len(scores)} prompts."
-        rest = " Where log-probabilities differ, so do tokens before them." if equal < len(scores) else ""
-        return Chart("spread", title, says + rest)
+        if equal < len(scores) and not infinite:
+            says += f" In {len(scores) - equal} of these prompts bits differ all the same: after other tokens, or in "
+            says += "the sign of a zero."
+        return Chart("spread", title, unlike.strip() or says)
     zero = sum(x == 0 for x in largest)
-    tops = [v["spread"] for v in values if math.isfinite(v["spread"])] or [1.0]
-    low, high = math.floor(math.log10(min(tops))), math.ceil(math.log10(max(tops)))
+    low = math.floor(math.log10(min(v["spread"] for v in values)))
+    high = math.ceil(math.log10(max(largest)))
     powers = [10.0**n for n in range(low, max(high, low + 1) + 1)]
     says = (
         "Among runs with the same tokens so far, one token's log-probability differs by up to "
         f"{number(max(largest), 3)} nats. {equal} of {len(scores)} prompts have equal bits in all runs; at "
-        f"{zero} of {longest} places no prompt shows a difference, and there is no mark."
+        f"{zero} of {longest} places no prompt shows a difference, and there is no mark.{unlike}"
         + (f" A mark stands for {width} places, by the largest." if width > 1 else "")
     )
     spec = frame(

@@ -25,10 +25,10 @@ from samebits.audit.divergence import Divergence
 from samebits.audit.exhibits import Exhibits
 from samebits.audit.intervals import Estimate
 from samebits.audit.metrics import FingerprintUse
-from samebits.audit.plan import Plan
+from samebits.audit.plan import Experiment, Plan
 from samebits.audit.preconditions import Exercise, SeedUse
 from samebits.audit.result import Result
-from samebits.audit.views import View
+from samebits.audit.views import VIEWS, View
 from samebits.errors import InputError
 
 FORMAT: Final = 1
@@ -74,6 +74,10 @@ class Figures:
     smallest_rate: float | None
     confidence: float
 
+    def __post_init__(self) -> None:
+        if tuple(v.view for v in self.views) != VIEWS:
+            raise ValueError(f"views are not {', '.join(VIEWS)}")
+
     def view(self, name: View) -> ViewSummary:
         """The summary of one view."""
         return next(v for v in self.views if v.view == name)
@@ -104,6 +108,13 @@ class TargetDocument:
     chunked: Exercise
     exhibits: Exhibits
 
+    def __post_init__(self) -> None:
+        runs = self.exhibits.runs
+        if not runs.rows or {len(row) for row in runs.rows.values()} != {len(runs.columns)}:
+            raise ValueError("exhibits.runs has no rows, or rows of another length than its columns")
+        if any(not 0 <= index < len(runs.conditions) for index, _ in runs.columns):
+            raise ValueError("exhibits.runs has a column without a condition")
+
     @property
     def state(self) -> Literal["different", "bits", "equal", "nothing"]:
         """Texts differ; only log-probabilities do; nothing does, as far as told; nothing could be compared."""
@@ -119,7 +130,7 @@ class TargetDocument:
 class PlanDocument:
     """What was asked; see ``Plan.document``."""
 
-    experiment: Mapping[str, Any]
+    experiment: Experiment
     prompts: str
     prompt_ids: tuple[str, ...]
 
@@ -147,6 +158,10 @@ class Document:
     journal: str
     plan: PlanDocument
     targets: tuple[TargetDocument, ...]
+
+    def __post_init__(self) -> None:
+        if not self.targets:
+            raise ValueError("targets is empty")
 
 
 def document_of(

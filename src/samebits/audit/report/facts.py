@@ -30,7 +30,7 @@ DEFINITIONS: Final[Pairs] = (
     ("logprobs", "every bit of every log-probability of the answer's tokens"),
     (
         "parsed, answer",
-        "the JSON in the text, in canonical form; the label or number read out of it; one that cannot be read agrees with no other",
+        "the JSON in the text, in canonical form; the label or number in it; what cannot be read agrees with nothing",
     ),
     ("interval", "where the value lies with the stated confidence; where nothing was seen, by the rule of three"),
     ("moves the bits", "the test of the factor is significant after correction for all factors, all others held fixed"),
@@ -104,17 +104,19 @@ def asked(document: Document) -> Pairs:
     """The plan."""
     e = document.plan.experiment
     prompts = document.plan.prompt_ids
-    sampling = "the target's own" if e["temperature"] is None else f"temperature {e['temperature']:g}"
-    keys = {"concurrency": "concurrency", "load": "load", "prefix": "prefix", "streaming": "streaming", "seed": "seeds"}
-    factors = [(name, f"{told(e[key] or 'as it comes')} ({FACTORS[name].split(':')[0]})") for name, key in keys.items()]
-    top = "not asked for" if e["top_logprobs"] is None else f"with the {e['top_logprobs']} best tokens"
+    sampling = "the target's own" if e.temperature is None else f"temperature {e.temperature:g}"
+    factors = [
+        (name, f"{told(levels or 'as it comes')} ({FACTORS[name].split(':')[0]})")
+        for name, levels in e.factors().items()
+    ]
+    top = "not asked for" if e.top_logprobs is None else f"with the {e.top_logprobs} best tokens"
     return (
         ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''}"),
         ("digest of the prompts", document.plan.prompts),
-        ("runs", f"{e['runs']} of each prompt under each combination of the levels below"),
+        ("runs", f"{e.runs} of each prompt under each combination of the levels below"),
         *factors,
-        ("blocks", f"{e['times']} of time, {e['orders']} orders of the prompts"),
-        ("sampling", f"{sampling}, seed {e['seed']}, at most {e['max_tokens']} tokens"),
+        ("blocks", f"{e.times} of time, {e.orders} orders of the prompts"),
+        ("sampling", f"{sampling}, seed {e.seed}, at most {e.max_tokens} tokens"),
         ("log-probabilities", top),
     )
 

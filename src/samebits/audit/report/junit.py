@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from datetime import UTC, datetime
 
 from samebits.audit.agreement import ViewSummary
 from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.facts import passes
-from samebits.audit.report.words import estimate, share, visible
+from samebits.audit.report.words import estimate, moment, share, visible
 
 SUITE = "samebits audit"
 
@@ -27,7 +26,7 @@ def to_junit(document: Document) -> str:
 
 
 def _suite(root: ET.Element, target: TargetDocument, document: Document) -> None:
-    stamp = datetime.fromtimestamp(document.created, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    stamp = moment(document.created).removesuffix(" UTC").replace(" ", "T")
     began, ended = target.exhibits.began, target.exhibits.ended
     seconds = 0.0 if began is None or ended is None else ended - began
     suite = ET.SubElement(root, "testsuite", name=visible(target.name), timestamp=stamp, time=f"{seconds:.3f}")

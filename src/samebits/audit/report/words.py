@@ -13,6 +13,7 @@ from samebits.audit.intervals import Estimate, Interval
 # What no document can hold, or what a reader cannot see although it makes a difference: controls, formats (among them
 # those that turn the direction of writing), lone surrogates, private use, and what is not assigned.
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+YEAR_10000: Final = 253_402_300_800  # the first second that a date cannot hold
 _KEPT: Final = frozenset("\n\t\u200d")  # the last one joins emoji
 
 
@@ -64,6 +65,8 @@ def moment(seconds: float | None) -> str:
     """A point in time, UTC."""
     if seconds is None:
         return "not known"
+    if not 0 <= seconds < YEAR_10000:
+        return f"{seconds:g} s after 1970"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
