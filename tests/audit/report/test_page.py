@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from documents import document, flaky_text, hostile_text, many_runs, raw_document, several_text
 
+from samebits.audit.observation import Observation
 from samebits.audit.report.document import parse_document
 from samebits.audit.report.page import to_html
 from samebits.errors import InputError
@@ -112,9 +116,23 @@ def test_several_targets_are_compared_first() -> None:
     assert "Side by side" not in Page(to_html(document(flaky_text()))).words
 
 
+def without_any_agreement() -> list[Observation]:
+    """More prompts and runs than fit into a map, and hardly two cells side by side that are equal."""
+    rng = random.Random(1)
+    found = []
+    for prompt, number in itertools.product(range(64), range(46)):
+        tokens = (rng.choice("abcd"), *rng.choices(("one ", "two "), k=2))
+        scores = tuple(-rng.random() for _ in tokens)
+        o = Observation(target="t", prompt_id=f"prompt-{prompt}", run=number, text="".join(tokens), tokens=tokens)
+        found.append(replace(o, logprobs=scores))
+    return found
+
+
 def test_the_page_stays_small() -> None:
-    runs = [many_runs(4000)]
-    assert len(to_html(parse_document(raw_document(runs))).encode()) < MOST_BYTES
+    assert len(to_html(parse_document(raw_document([many_runs(4000)]))).encode()) < MOST_BYTES
+    page = to_html(parse_document(raw_document([without_any_agreement()])))
+    assert 250_000 < len(page.encode()) < MOST_BYTES
+    assert "60 prompts that departed most are shown, of 64" in page
     assert len(to_html(document(several_text())).encode()) < MOST_BYTES
 
 

@@ -19,8 +19,10 @@ COLOURS: Final = ("var(--class-a)", "var(--class-b)", "var(--class-c)", "var(--c
 # Vega measures with another font than a reader may have, so labels are cut by characters.
 SHORT: Final = "length(datum.label) > 16 ? slice(datum.label, 0, 15) + '…' : datum.label"
 PADDING: Final = {"left": 28, "right": 4, "top": 4, "bottom": 4}
-MOST_CELLS, MOST_PROMPTS = 120, 60
-LETTER_CELLS: Final = 72  # up to here a letter fits into a cell
+MOST_PROMPTS: Final = 60
+# Of a row, and of the map: a cell costs about 120 bytes of the page.
+MOST_CELLS, ALL_CELLS = 120, 3000
+LETTER_CELLS, MOST_LETTERS = 72, 800  # up to here a letter fits into a cell, and into the page
 
 
 def heat_map(target: TargetDocument) -> Chart:
@@ -28,11 +30,13 @@ def heat_map(target: TargetDocument) -> Chart:
     runs = target.exhibits.runs
     ranked = sorted(runs.rows.items(), key=lambda item: (-sum(c not in (0, ABSENT) for c in item[1]), item[0]))
     shown = dict(ranked[:MOST_PROMPTS])
-    step = max(1, -(-len(runs.columns) // MOST_CELLS))
+    step = max(1, -(-len(runs.columns) // min(MOST_CELLS, ALL_CELLS // len(shown))))
     columns = _columns(target)
     cells = {name: _cells([row[c] for c in columns], step) for name, row in shown.items()}
     width = len(next(iter(cells.values())))
-    segments = [segment for name, row in cells.items() for segment in _segments(visible(name), row, step == 1)]
+    departing = sum(code not in (0, ABSENT) for row in cells.values() for code in row)
+    letters = step == 1 and width <= LETTER_CELLS and departing <= MOST_LETTERS
+    segments = [segment for name, row in cells.items() for segment in _segments(visible(name), row, letters)]
     present = [i for i, name in enumerate(CLASSES) if any(s["class"] == name for s in segments)]
     y = {
         "field": "prompt",
@@ -54,7 +58,7 @@ def heat_map(target: TargetDocument) -> Chart:
             "encoding": {"y": y, "x": hidden, "x2": {"field": "to"}, "color": colour},
         }
     ]
-    if width <= LETTER_CELLS:
+    if letters:
         layers.append(
             {
                 "transform": [{"filter": "datum.letter != ''"}],
@@ -79,7 +83,7 @@ def heat_map(target: TargetDocument) -> Chart:
     spec = frame(
         layers,
         segments,
-        padding={"left": 28, "right": 4, "top": 4, "bottom": 4},
+        padding=PADDING,
         width=WIDE,
         height=90 + 17 * len(shown),
     )
@@ -90,29 +94,31 @@ def heat_map(target: TargetDocument) -> Chart:
 
 def _cells(row: Sequence[int], step: int) -> list[int]:
     """The rarest of the classes in each cell: a failure, else the least common answer."""
-    return [
-        FAILED if FAILED in (part := row[start : start + step]) else max(part) for start in range(0, len(row), step)
-    ]
+    parts = [row[start : start + step] for start in range(0, len(row), step)]
+    return [FAILED if FAILED in part else max(part) for part in parts]
 
 
-def _segments(name: str, cells: Sequence[int], single: bool) -> list[dict[str, Any]]:
-    """Equal cells in a row as one, so that what is common costs nothing; cells with a letter stay apart."""
+def _segments(name: str, cells: Sequence[int], letters: bool) -> list[dict[str, Any]]:
+    """Equal cells side by side as one, so that what is common costs nothing; cells with a letter stay apart."""
+
+    def key(item: tuple[int, int]) -> tuple[int, int]:
+        place, code = item
+        shown = code if code < 0 else min(code, 3)
+        return shown, place if letters and code != 0 else 0
+
     found = []
-    for key, group in itertools.groupby(enumerate(cells), key=lambda item: (item[1], 0 if item[1] == 0 else item[0])):
+    for (code, _), group in itertools.groupby(enumerate(cells), key=key):
         places = [place for place, _ in group]
-        code = key[0]
         if code == ABSENT:
             continue  # the prompt has no such run
-        letter = "" if code == 0 else "×" if code == FAILED else "BCD"[min(code, 3) - 1]
-        name_of = "failed" if code == FAILED else CLASSES[min(code, 3)]
         found.append(
             {
                 "prompt": name,
                 "from": places[0],
                 "to": places[-1] + 1,
                 "middle": (places[0] + places[-1] + 1) / 2,
-                "class": name_of,
-                "letter": letter if single else "",
+                "class": CLASSES[code],  # the last one is FAILED
+                "letter": "" if code == 0 else "×" if code == FAILED else "ABCD"[code],
             }
         )
     return found
