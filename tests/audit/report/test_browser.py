@@ -67,8 +67,8 @@ def test_without_a_browser_ci_fails_and_others_skip(monkeypatch: pytest.MonkeyPa
 def browser() -> Iterator[Browser]:
     path = chromium()
     with sync_playwright() as playwright:
-        # Its sandbox does not work for root, and in most containers; it opens our own files only.
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        # Neither its sandbox nor /dev/shm works in most containers. It opens our own files.
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
         yield browser
         browser.close()
 
