@@ -21,7 +21,7 @@ from samebits.api.schema_completions import CompletionRequest
 from samebits.api.served import Served
 from samebits.api.service import service_of
 from samebits.api.stream import EventStream
-from samebits.api.validation import StrictRoute
+from samebits.api.strict_route import StrictRoute
 from samebits.engine import Completion, PromptScores
 from samebits.engine.driver import Arrival
 from samebits.structured import StructuredSpec

@@ -18,7 +18,7 @@ from samebits.api.schema_native import GenerateRequest, NativeSampling
 from samebits.api.served import Served
 from samebits.api.service import service_of
 from samebits.api.stream import EventStream
-from samebits.api.validation import StrictRoute
+from samebits.api.strict_route import StrictRoute
 from samebits.engine import Completion, Event, PromptScores, TopLogprob
 from samebits.engine.driver import Arrival
 from samebits.errors import InputError

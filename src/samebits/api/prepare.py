@@ -10,7 +10,7 @@ from samebits.api.beams import Beams, beams_of
 from samebits.api.config import Level
 from samebits.api.job import Job
 from samebits.api.promise import promised_level
-from samebits.api.schema_common import Sampling
+from samebits.api.schema_common import MOST_PROMPTS, Sampling
 from samebits.api.served import Served
 from samebits.api.service import Service
 from samebits.errors import InputError
@@ -106,6 +106,13 @@ def prepare_job(
         effective = served.llm.resolve(explicit)
     else:
         effective = wanted.beams.resolve(explicit, served.llm.generation_defaults.values)
+    choices = len(prompts) * (effective.params.n if wanted.beams is None else wanted.beams.width)
+    if choices > MOST_PROMPTS:  # each repeats parts of the request in the answer
+        raise InputError(
+            f"{choices} choices or beams of {len(prompts)} prompts are too many for one request",
+            field="n" if wanted.beams is None else "best_of",
+            remedy=f"Ask for at most {MOST_PROMPTS} in all.",
+        )
     origins = dict(effective.origins) | ({"max_tokens": "route"} if by_route else {})
     return Job(
         served=served,

@@ -9,11 +9,11 @@ from pydantic import Discriminator, Field, Tag
 from samebits.api.config import Level
 from samebits.api.schema_format import ResponseFormat, StructuredOutputs
 from samebits.api.schema_strict import Strict
-from samebits.engine.params import MAX_CHOICES, MAX_STOPS, SEED_MAX, SEED_MIN
+from samebits.engine.params import MAX_CHOICES, MAX_STOP_IDS, MAX_STOP_LENGTH, MAX_STOPS, SEED_MAX, SEED_MIN
 
 # A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
 NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
-MOST_PROMPTS: Final = 2048
+MOST_PROMPTS: Final = 2048  # of a request; also the most choices of all of them
 
 
 def _text_or_list(value: object) -> str:
@@ -29,12 +29,13 @@ def _prompt_kind(value: object) -> str:
 
 
 # Which member of a union is meant is decided by the value's kind, so that an error speaks of that member alone.
-Stop = Annotated[str, Field(min_length=1)]
+Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 Stops = Annotated[
     Annotated[Stop, Tag("<text>")] | Annotated[list[Stop], Tag("<list>"), Field(max_length=MAX_STOPS)],
     Discriminator(_text_or_list),
 ]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+StopIds = Annotated[list[TokenId], Field(max_length=MAX_STOP_IDS)]
 Ids = Annotated[list[TokenId], Field(min_length=1)]
 Prompt = Annotated[
     Annotated[str, Tag("<text>")]
@@ -43,7 +44,7 @@ Prompt = Annotated[
     | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_prompt_kind),
 ]
-Biases = dict[Annotated[str, Field(pattern="^[0-9]{1,10}$")], Annotated[float, Field(ge=-100, le=100)]]
+Biases = dict[Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,9})$")], Annotated[float, Field(ge=-100, le=100)]]
 
 
 class StreamOptions(Strict):
@@ -73,7 +74,7 @@ class Sampling(Strict):
     )
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     stop: Stops | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: StopIds | None = None
     ignore_eos: bool | None = None
     use_beam_search: bool | None = Field(None, description="Search with best_of beams instead of sampling.")
     best_of: int | None = Field(None, ge=1, le=16, description="Beams, at least n; default n. Needs use_beam_search.")

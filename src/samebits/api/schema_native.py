@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Discriminator, Field, Tag
 
 from samebits.api.config import Level
-from samebits.api.schema_common import MOST_PROMPTS, Ids, Stops, TokenId
+from samebits.api.schema_common import MOST_PROMPTS, Ids, StopIds, Stops
 from samebits.api.schema_strict import Strict
 from samebits.engine.params import MAX_CHOICES, MAX_TOP_LOGPROBS, SEED_MAX, SEED_MIN
 
@@ -44,7 +44,7 @@ class NativeSampling(Strict):
     sampling_seed: int | None = Field(None, ge=SEED_MIN, le=SEED_MAX)
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     stop: Stops | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: StopIds | None = None
     ignore_eos: bool | None = None
 
 
@@ -62,5 +62,5 @@ class GenerateRequest(Strict):
     )
     return_text_in_logprobs: bool | None = None
     stream: bool | None = Field(None, description="Each event holds the answer so far; of a list, with its index.")
-    rid: str | None = Field(None, description="Becomes meta_info.id of a single answer.")
+    rid: str | None = Field(None, max_length=256, description="Becomes meta_info.id of a single answer.")
     determinism: Level | None = None

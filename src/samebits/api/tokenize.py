@@ -13,7 +13,7 @@ from samebits.api.schema_answers import Detokenized, Tokenized
 from samebits.api.schema_tokenize import DetokenizeRequest, TokenizeRequest
 from samebits.api.service import service_of
 from samebits.api.tools import toolbox_of
-from samebits.api.validation import StrictRoute
+from samebits.api.strict_route import StrictRoute
 from samebits.errors import InputError
 
 router = APIRouter(route_class=StrictRoute)

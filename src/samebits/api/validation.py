@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
-
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 
 from samebits.errors import InputError
 
@@ -97,36 +93,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise _refusal(f"holds {name}, which is not JSON")
-
-
-class _StrictRequest(Request):
-    """A request whose JSON was read by ``read_json``."""
-
-    parsed: Any = None
-
-    async def json(self) -> Any:
-        return self.parsed
-
-
-class StrictRoute(APIRoute):
-    """A route whose body is read by ``read_json``, and only if it is sent as JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler that FastAPI makes, given a request that is read already."""
-        handler = super().get_route_handler()
-
-        async def strict(request: Request) -> Response:
-            if self.body_field is None:
-                return await handler(request)
-            # A page of another site can make a browser send text/plain here unasked, but not application/json.
-            sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if sent_as != "application/json":
-                raise HTTPException(415, f"the body is sent as {sent_as or 'nothing'!r}, not as 'application/json'")
-            own = _StrictRequest(request.scope, request.receive)
-            own.parsed = read_json(await own.body())
-            return await handler(own)
-
-        return strict
 
 
 def first_problem(errors: Sequence[Mapping[str, Any]], skip: int = 1) -> Problem:

@@ -13,6 +13,8 @@ from samebits.errors import InputError, shown
 
 SEED_MIN, SEED_MAX = -(2**63), 2**63 - 1
 MAX_STOPS = 16
+MAX_STOP_LENGTH = 1_000  # characters; the end of a text is compared with every beginning of a stop
+MAX_STOP_IDS = 1_024  # each new token is looked up among them
 MAX_TOP_LOGPROBS = 20
 MAX_CHOICES = 128
 
@@ -58,9 +60,9 @@ class SamplingParams:
         logit_bias: id → addend (-100 to 100), also under greedy.
         seed: 64-bit signed integer; 0 and -1 are seeds like any other. None draws one and records it.
         n: choices; choice i of a seed does not depend on n.
-        stop: texts that end the output; they are not part of it. The earliest ends it, of those that begin together the
-            shortest.
-        stop_token_ids: ids that end the output, besides the model's own.
+        stop: at most 16 texts that end the output, of up to 1,000 characters each; they are not part of it. The
+            earliest ends it, of those that begin together the shortest.
+        stop_token_ids: at most 1,024 ids that end the output, besides the model's own.
         ignore_eos: go on after the model's end-of-text ids.
         logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
             are those of the model: before penalties, bias, temperature and truncation.
@@ -140,9 +142,17 @@ class SamplingParams:
             )
         if any(not isinstance(s, str) or not s for s in stops):
             raise InputError("holds something that is not a non-empty text", field="stop", remedy="Remove it.")
+        if any(len(s) > MAX_STOP_LENGTH for s in stops):
+            raise InputError(
+                f"holds a text of more than {MAX_STOP_LENGTH} characters", field="stop", remedy="Shorten it."
+            )
         object.__setattr__(self, "stop", tuple(stops))
         if not isinstance(self.stop_token_ids, list | tuple):
             raise InputError("not a list", field="stop_token_ids", remedy="Give a list of token ids.")
+        if len(self.stop_token_ids) > MAX_STOP_IDS:
+            raise InputError(
+                f"holds {len(self.stop_token_ids)} ids", field="stop_token_ids", remedy=f"Give at most {MAX_STOP_IDS}."
+            )
         ids = tuple(map(_plain, self.stop_token_ids))
         for token in ids:
             check_integer("stop_token_ids", token, 0, 2**31 - 1)
@@ -167,13 +177,13 @@ class SamplingParams:
     def check_vocabulary(self, size: int) -> None:
         """Raises InputError for token ids outside the model's vocabulary."""
         for name in ("logit_bias", "stop_token_ids"):
-            for token in getattr(self, name) or ():
-                if token >= size:
-                    raise InputError(
-                        f"token id {token} is outside the vocabulary",
-                        field=name,
-                        remedy=f"Ids go from 0 to {size - 1}.",
-                    )
+            token = max(getattr(self, name) or (0,))
+            if token >= size:
+                raise InputError(
+                    f"token id {token} is outside the vocabulary",
+                    field=name,
+                    remedy=f"Ids go from 0 to {size - 1}.",
+                )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:
