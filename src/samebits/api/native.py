@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
+import orjson
 from fastapi import APIRouter, Request, Response
 
 from samebits.api.document import answers
@@ -115,6 +116,7 @@ class GeneratedAnswer:
         named = body.rid is not None and job.choices == 1
         self._names = [body.rid if named else uuid.uuid4().hex for _ in range(job.choices)]
         self._so_far = [_SoFar() for _ in range(job.choices)]
+        self._written: dict[int, dict[str, orjson.Fragment]] = {}  # by prompt
 
     def whole(self, completions: Sequence[Completion]) -> list[dict[str, Any]]:
         """One answer for each choice."""
@@ -174,11 +176,18 @@ class GeneratedAnswer:
             if body.top_logprobs_num:
                 meta["output_top_logprobs"] = self._tops(tops)
             if prompt_scores is not None:
-                start = body.logprob_start_len
-                meta["input_token_logprobs"] = self._pairs([None, *prompt_scores.logprobs], prompt)[start:]
-                if body.top_logprobs_num:
-                    meta["input_top_logprobs"] = [None, *self._tops(prompt_scores.top_logprobs)][start:]
+                meta |= self._of_prompt(index, prompt_scores)
         return {"text": text, "output_ids": list(token_ids), "meta_info": meta}
+
+    def _of_prompt(self, index: int, scores: PromptScores) -> dict[str, orjson.Fragment]:
+        """What is said of a prompt, written once: every event of a stream repeats it."""
+        at, start = index // self._job.params.n, self._body.logprob_start_len
+        if at not in self._written:
+            lists = {"input_token_logprobs": self._pairs([None, *scores.logprobs], self._prompt(index))[start:]}
+            if self._body.top_logprobs_num:
+                lists["input_top_logprobs"] = [None, *self._tops(scores.top_logprobs)][start:]
+            self._written[at] = {name: orjson.Fragment(orjson.dumps(values)) for name, values in lists.items()}
+        return self._written[at]
 
     def _prompt(self, index: int) -> tuple[int, ...]:
         return self._job.prompts[index // self._job.params.n]

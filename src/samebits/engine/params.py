@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.errors import InputError, shown
 
@@ -168,6 +170,16 @@ class SamplingParams:
             check_integer("logit_bias", token, 0, 2**31 - 1)
             check_number(f"logit_bias[{token}]", bias, -100, 100)
         object.__setattr__(self, "logit_bias", dict(sorted(biases.items())))
+
+    @cached_property
+    def biased_ids(self) -> npt.NDArray[np.int64]:
+        """The ids of ``logit_bias``, ascending. Kept, since a bias may name the whole vocabulary."""
+        return np.fromiter(self.logit_bias or (), np.int64)
+
+    @cached_property
+    def biases(self) -> npt.NDArray[np.float32]:
+        """The numbers of ``logit_bias`` in the order of ``biased_ids``, each rounded to binary32."""
+        return np.fromiter((self.logit_bias or {}).values(), np.float32)
 
     @property
     def explicit(self) -> dict[str, Any]:

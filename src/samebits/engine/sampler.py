@@ -142,6 +142,6 @@ def _adjust(row: Floats, sequence: Sequence) -> Floats:
         times = np.fromiter(counts.values(), np.float32, len(counts))
         row[ids] = row[ids] - np.float32(p.frequency_penalty) * times
         row[ids] = row[ids] - np.float32(p.presence_penalty)
-    for token, bias in (p.logit_bias or {}).items():
-        row[token] = row[token] + np.float32(bias)
+    if p.logit_bias:
+        row[p.biased_ids] = row[p.biased_ids] + p.biases
     return row
