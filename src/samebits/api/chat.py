@@ -20,9 +20,9 @@ from samebits.api.schema_answers import ChatCompletion
 from samebits.api.schema_chat import ChatRequest
 from samebits.api.service import service_of
 from samebits.api.stream import EventStream
+from samebits.api.strict_route import StrictRoute
 from samebits.api.tool_answers import ToolAnswers, demanded, open_toolbox, shown_ids
 from samebits.api.tools import Toolbox
-from samebits.api.strict_route import StrictRoute
 from samebits.engine import Completion, Event
 from samebits.engine.driver import Arrival
 from samebits.errors import InputError

@@ -18,9 +18,9 @@ from samebits.api.schema_tools import NamedChoice, Tool
 from samebits.api.served import Served
 from samebits.api.service import service_of
 from samebits.api.stream import NAMED, EventStream
+from samebits.api.strict_route import StrictRoute
 from samebits.api.tool_answers import demanded, shown_ids
 from samebits.api.tools import Toolbox, toolbox_of
-from samebits.api.strict_route import StrictRoute
 from samebits.errors import InputError
 from samebits.structured import JsonObject, StructuredSpec
 

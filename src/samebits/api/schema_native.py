@@ -8,7 +8,7 @@ from pydantic import Discriminator, Field, Tag
 
 from samebits.api.config import Level
 from samebits.api.schema_common import MOST_PROMPTS, Ids, StopIds, Stops
-from samebits.api.schema_strict import Strict
+from samebits.api.schema_strict import Many, Strict
 from samebits.engine.params import MAX_CHOICES, MAX_TOP_LOGPROBS, SEED_MAX, SEED_MIN
 
 
@@ -21,11 +21,11 @@ def _text_kind(value: object) -> str:
 
 
 Texts = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Annotated[str, Tag("<text>")] | Annotated[Many[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_text_kind),
 ]
 IdLists = Annotated[
-    Annotated[Ids, Tag("<ids>")] | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Annotated[Ids, Tag("<ids>")] | Annotated[Many[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_list_kind),
 ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -11,8 +12,9 @@ from samebits.errors import InputError
 
 MOST_SHOWN: Final = 80
 MOST_LEVELS: Final = 128  # a schema may have 100, and stands within a few more
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")  # an escape of one, alone or in a pair
 # Parts of a location that pydantic adds for the members of a union; no field of ours has such a name.
-_BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none"})
+_BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none", "[key]"})
 _BRANCH_STARTS: Final = ("list[", "dict[", "literal[", "constrained-", "function-", "<")
 
 
@@ -40,8 +42,8 @@ def read_json(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.
 
     Raises:
-        InputError: it is not UTF-8 or not JSON (NaN and Infinity are not), an object has a key twice, or it is nested
-            or has integers too long to read.
+        InputError: it is not UTF-8 or not JSON (NaN and Infinity are not), an object has a key twice, a text has a lone
+            surrogate, or it is nested or has integers too long to read.
     """
     try:
         text = body.decode("utf-8")
@@ -59,7 +61,28 @@ def read_json(body: bytes) -> Any:
         raise _refusal("holds an integer with too many digits") from error
     if _is_deeper(value, MOST_LEVELS):
         raise _refusal(f"is nested deeper than {MOST_LEVELS} levels")
+    if _SURROGATE.search(text) and (path := _surrogate(value)) is not None:
+        raise InputError(
+            "holds a lone surrogate, which is no Unicode text", field=_spelled(path) or "body", remedy="Remove it."
+        )
     return value
+
+
+def _surrogate(value: Any) -> tuple[str | int, ...] | None:
+    """Where a text or a key holds a lone surrogate. Requires a depth that was checked."""
+    if isinstance(value, str):
+        return () if _is_broken(value) else None
+    if isinstance(value, dict):
+        if any(map(_is_broken, value)):
+            return ()
+        parts: Iterable[tuple[str | int, Any]] = value.items()
+    else:
+        parts = enumerate(value) if isinstance(value, list) else ()
+    return next(((key, *rest) for key, part in parts if (rest := _surrogate(part)) is not None), None)
+
+
+def _is_broken(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

@@ -166,9 +166,11 @@ class SamplingParams:
         if not isinstance(self.logit_bias, Mapping):
             raise InputError("not a mapping", field="logit_bias", remedy="Map token ids to numbers.")
         biases = {_plain(token): _plain(bias) for token, bias in self.logit_bias.items()}
-        for token, bias in biases.items():
-            check_integer("logit_bias", token, 0, 2**31 - 1)
-            check_number(f"logit_bias[{token}]", bias, -100, 100)
+        for token, bias in biases.items():  # perhaps the whole vocabulary: no message is made for what is right
+            if type(token) is not int or not 0 <= token < 2**31:
+                check_integer("logit_bias", token, 0, 2**31 - 1)
+            if type(bias) not in (int, float) or not -100 <= bias <= 100:
+                check_number(f"logit_bias[{token}]", bias, -100, 100)
         object.__setattr__(self, "logit_bias", dict(sorted(biases.items())))
 
     @cached_property
