@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 T = TypeVar("T")
-Many = Annotated[list[T], FailFast()]
+Many = Annotated[list[T], Field(fail_fast=True)]
 
 
 class Strict(BaseModel):
