@@ -39,7 +39,7 @@ async def create_chat_completion(request: Request, body: ChatRequest) -> Respons
     if body.top_logprobs is not None and not body.logprobs:
         raise InputError("needs logprobs", field="top_logprobs", remedy="Set logprobs to true, or leave it out.")
     wanted = wanted_of(body, max_tokens=_max_tokens(body), default=None, top_logprobs=body.top_logprobs)
-    toolbox = open_toolbox(served, body, wanted)
+    toolbox = await open_toolbox(served, body, wanted)
     form = form_of(body)
     check_form(form, tools=toolbox is not None, beams=wanted.beams is not None)
     prompt = await encode_conversation(

@@ -82,7 +82,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
                 continue  # the parent refuses keys that are no scalars; "<<" gives defaults, which keys may replace
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key!r:.80} stands twice in one mapping", key_node.start_mark

@@ -183,7 +183,9 @@ class GeneratedAnswer:
         """What is said of a prompt, written once: every event of a stream repeats it."""
         at, start = index // self._job.params.n, self._body.logprob_start_len
         if at not in self._written:
-            lists = {"input_token_logprobs": self._pairs([None, *scores.logprobs], self._prompt(index))[start:]}
+            lists: dict[str, list[Any]] = {
+                "input_token_logprobs": self._pairs([None, *scores.logprobs], self._prompt(index))[start:]
+            }
             if self._body.top_logprobs_num:
                 lists["input_top_logprobs"] = [None, *self._tops(scores.top_logprobs)][start:]
             self._written[at] = {name: orjson.Fragment(orjson.dumps(values)) for name, values in lists.items()}

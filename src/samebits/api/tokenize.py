@@ -13,7 +13,7 @@ from samebits.api.schema_answers import Detokenized, Tokenized
 from samebits.api.schema_tokenize import DetokenizeRequest, TokenizeRequest
 from samebits.api.service import service_of
 from samebits.api.strict_route import StrictRoute
-from samebits.api.tools import toolbox_of
+from samebits.api.tool_answers import read_tools
 from samebits.errors import InputError
 
 router = APIRouter(route_class=StrictRoute)
@@ -31,7 +31,7 @@ async def tokenize(request: Request, body: TokenizeRequest) -> Response:
             raise InputError(
                 "is for a prompt: a chat template holds its own", field="add_special_tokens", remedy="Leave it out."
             )
-        toolbox = toolbox_of(body.tools, None, None, llm.tokenizer.tool_dialect) if body.tools else None
+        toolbox = await read_tools(body.tools, None, None, llm.tokenizer.tool_dialect) if body.tools else None
         tools = toolbox.sent if toolbox else ()
         ids = await encode_conversation(llm, conversation(body.messages), service.config.date, tools=tools)
     else:
