@@ -29,7 +29,17 @@ from samebits.structured.grammar import HEAD, LIMITS, MAX_ITEMS, GrammarConstrai
 from samebits.structured.normalise import normalise
 from samebits.structured.pattern import PatternError, pattern_size, to_engine
 from samebits.structured.references import refuse
-from samebits.structured.spec import Choice, Framed, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
+from samebits.structured.spec import (
+    Choice,
+    Framed,
+    JsonObject,
+    JsonSchema,
+    Lark,
+    Regex,
+    StructuredSpec,
+    spec_digest,
+    spec_size,
+)
 from samebits.structured.validate import check_pattern_sizes, validator_of
 
 GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
@@ -38,6 +48,7 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
     "whitespace_flexible": False,
     "json_allowed_escapes": 'nrbtf\\"',
 }
+MOST_KEPT: Final = 1_000_000  # characters of remembered specifications: about 100 MB
 MAX_LARK_LINES: Final = 500  # a chain of 10,000 rules was seen to overflow the compiler's stack
 # Tokens that are tried after the beginning. A text of JSON begins in fewer ways; of others these stand for the rest.
 _FIRST_TOKENS: Final = 8
@@ -75,13 +86,14 @@ class GrammarCompiler:
 
     Args:
         vocabulary: the model's.
-        remember: grammars kept, the ones used last; 0 keeps none.
+        remember: grammars kept, the ones used last; 0 keeps none. Fewer where they are large: see MOST_KEPT.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, remember: int = 256) -> None:
         self._vocabulary = vocabulary
         self._remember = remember
         self._known: OrderedDict[str, Grammar] = OrderedDict()
+        self._size = 0  # of those
         self._lock = threading.Lock()
 
     def compile(self, spec: StructuredSpec | Framed) -> Grammar:
@@ -97,9 +109,11 @@ class GrammarCompiler:
                 return self._known[key]
         grammar = self._compile(spec, key)  # outside the lock: two threads may do the same work, with the same result
         with self._lock:
-            self._known[key] = grammar
-            while len(self._known) > self._remember:
-                self._known.popitem(last=False)
+            if key not in self._known:
+                self._known[key] = grammar
+                self._size += spec_size(spec)
+            while len(self._known) > self._remember or self._size > MOST_KEPT:
+                self._size -= spec_size(self._known.popitem(last=False)[1].spec)
         return grammar
 
     def _compile(self, spec: StructuredSpec | Framed, key: str) -> Grammar:
