@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -36,6 +36,7 @@ class Message(Strict):
     content: Content | None = Field(None, description="Null only beside tool_calls.")
     tool_calls: Many[ToolCall] | None = Field(None, description="Of the assistant: calls of an earlier answer.")
     tool_call_id: str | None = Field(None, description="Of a tool: the call that it answers.")
+    parsed: Any = Field(None, description="Without effect: OpenAI's client adds it to what it has parsed.")
     name: NotSupported = None
     refusal: NotSupported = None
     audio: NotSupported = None
