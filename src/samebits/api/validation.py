@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
-
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
 
 from samebits.errors import InputError
 
 MOST_SHOWN: Final = 80
 MOST_LEVELS: Final = 128  # a schema may have 100, and stands within a few more
+_SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")  # an escape of one, alone or in a pair
 # Parts of a location that pydantic adds for the members of a union; no field of ours has such a name.
-_BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none"})
+_BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none", "[key]"})
 _BRANCH_STARTS: Final = ("list[", "dict[", "literal[", "constrained-", "function-", "<")
 
 
@@ -44,8 +42,8 @@ def read_json(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.
 
     Raises:
-        InputError: it is not UTF-8 or not JSON (NaN and Infinity are not), an object has a key twice, or it is nested
-            or has integers too long to read.
+        InputError: it is not UTF-8 or not JSON (NaN and Infinity are not), an object has a key twice, a text has a lone
+            surrogate, or it is nested or has integers too long to read.
     """
     try:
         text = body.decode("utf-8")
@@ -63,7 +61,28 @@ def read_json(body: bytes) -> Any:
         raise _refusal("holds an integer with too many digits") from error
     if _is_deeper(value, MOST_LEVELS):
         raise _refusal(f"is nested deeper than {MOST_LEVELS} levels")
+    if _SURROGATE.search(text) and (path := _surrogate(value)) is not None:
+        raise InputError(
+            "holds a lone surrogate, which is no Unicode text", field=_spelled(path) or "body", remedy="Remove it."
+        )
     return value
+
+
+def _surrogate(value: Any) -> tuple[str | int, ...] | None:
+    """Where a text or a key holds a lone surrogate. Requires a depth that was checked."""
+    if isinstance(value, str):
+        return () if _is_broken(value) else None
+    if isinstance(value, dict):
+        if any(map(_is_broken, value)):
+            return ()
+        parts: Iterable[tuple[str | int, Any]] = value.items()
+    else:
+        parts = enumerate(value) if isinstance(value, list) else ()
+    return next(((key, *rest) for key, part in parts if (rest := _surrogate(part)) is not None), None)
+
+
+def _is_broken(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -97,36 +116,6 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(name: str) -> NoReturn:
     raise _refusal(f"holds {name}, which is not JSON")
-
-
-class _StrictRequest(Request):
-    """A request whose JSON was read by ``read_json``."""
-
-    parsed: Any = None
-
-    async def json(self) -> Any:
-        return self.parsed
-
-
-class StrictRoute(APIRoute):
-    """A route whose body is read by ``read_json``, and only if it is sent as JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler that FastAPI makes, given a request that is read already."""
-        handler = super().get_route_handler()
-
-        async def strict(request: Request) -> Response:
-            if self.body_field is None:
-                return await handler(request)
-            # A page of another site can make a browser send text/plain here unasked, but not application/json.
-            sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if sent_as != "application/json":
-                raise HTTPException(415, f"the body is sent as {sent_as or 'nothing'!r}, not as 'application/json'")
-            own = _StrictRequest(request.scope, request.receive)
-            own.parsed = read_json(await own.body())
-            return await handler(own)
-
-        return strict
 
 
 def first_problem(errors: Sequence[Mapping[str, Any]], skip: int = 1) -> Problem:

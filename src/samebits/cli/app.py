@@ -14,6 +14,7 @@ from samebits.cli.keys import app as keys
 from samebits.cli.ledger import app as ledger
 from samebits.cli.lock import lock
 from samebits.cli.replay import replay
+from samebits.cli.report import report
 from samebits.cli.serve import serve
 from samebits.cli.verify import verify
 
@@ -31,6 +32,7 @@ app.command()(demo)
 app.command()(info)
 app.command()(serve)
 app.command()(audit)
+app.command()(report)
 app.command()(doctor)
 app.command()(advise)
 app.command()(lock)
