@@ -118,7 +118,10 @@ def _reservations(metrics: Metrics) -> Iterable[str]:
     if metrics.empty:
         yield f"{metrics.empty} of {answered} answers are without text: that these are equal says nothing."
     if metrics.cut:
-        yield f"{metrics.cut} of {answered} answers were cut at the limit of tokens: what would have followed is unknown."
+        yield (
+            f"{metrics.cut} of {answered} answers were cut at the limit of tokens: nothing is known about what would "
+            "have followed."
+        )
 
 
 def _causes(attribution: Attribution) -> Iterable[str]:

@@ -211,9 +211,7 @@ class HttpTarget:
         answered = False
         try:
             url = self._spec.base + "/chat/completions"
-            async with self._session.post(
-                url, data=body, params=self._spec.query, allow_redirects=False
-            ) as response:
+            async with self._session.post(url, data=body, params=self._spec.query, allow_redirects=False) as response:
                 if response.status != 200:
                     error = _refusal(response, await response.read()) | {
                         "status": response.status,

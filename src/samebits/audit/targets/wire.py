@@ -145,9 +145,7 @@ def _text(content: object) -> str:
     if content is None:
         return ""
     if isinstance(content, list):  # parts; those without a text are of another kind
-        content = "".join(
-            text for part in content if isinstance(text := _object(part).get("text", ""), str)
-        )
+        content = "".join(text for part in content if isinstance(text := _object(part).get("text", ""), str))
     if not isinstance(content, str):
         raise MalformedError("the content of the answer is not a text")
     return content
