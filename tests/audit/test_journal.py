@@ -158,3 +158,9 @@ def test_after_a_failed_write_nothing_more_is_written(tmp_path: Path, monkeypatc
     with Journal(path, "digest", {}) as journal:
         assert journal.past.torn > 0
         assert journal.past.sent == {}
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+def test_a_device_is_no_journal(device: str) -> None:
+    with pytest.raises(InputError, match="journal: is no file"):
+        Journal(Path(device), "digest", {})

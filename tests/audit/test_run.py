@@ -221,6 +221,16 @@ def test_a_wrong_key_or_parameter_ends_it_at_the_first_question(tmp_path: Path) 
         audit(server, tmp_path / "k")
 
 
+def test_a_missing_key_of_the_last_target_is_said_before_the_first_is_asked(tmp_path: Path) -> None:
+    plan = Plan(experiment(), prompts(1))
+    with stub(yes) as server, Journal(tmp_path / "j", plan.digest(()), plan.document()) as journal:
+        specs = [HttpSpec(name="a", url=server.url), HttpSpec(name="b", url=server.url, key_env="NO_SUCH_VARIABLE")]
+        work = carry_out(plan, specs, journal, timeout=5, resend=False, advance=lambda name, count: None)
+        with pytest.raises(InputError, match="NO_SUCH_VARIABLE"):
+            asyncio.run(work)
+        assert server.requests == []
+
+
 def test_nobody_at_home_is_not_measured(tmp_path: Path) -> None:
     with stub(yes) as server:
         pass

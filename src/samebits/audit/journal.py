@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -77,6 +78,8 @@ class Journal:
         except OSError as error:
             raise InputError(f"cannot be written: {error}", field="journal", remedy="Name another file.") from error
         try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # /dev/full can be read without end
+                raise InputError("is no file", field="journal", remedy="Name a file.")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.past = _read_past(self._file)
             if self.past.head is None:

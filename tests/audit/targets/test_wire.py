@@ -307,3 +307,8 @@ def test_a_content_that_is_no_text_is_not_an_empty_answer() -> None:
         with pytest.raises(MalformedError, match="content"):
             reply_of({"choices": [{"message": {"content": content}}]})
     assert reply_of({"choices": [{"message": {"content": None}}]}).text == ""
+
+
+def test_a_page_is_not_cut_before_a_key_in_it_can_be_found() -> None:
+    assert error_of(500, b"x" * 290 + b"sk-sentinel-5d0c77aa")["message"].endswith("sk-sentinel-5d0c77aa")
+    assert len(error_of(500, b"x" * 10**6)["message"]) == 10_000

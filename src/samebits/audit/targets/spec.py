@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
 from samebits.errors import InputError
 
 FORMS = "Give http://HOST:PORT, model:PATH, hf:PATH, or a .yaml file with several (docs/guide/audit.md)."
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a token, RFC 9110
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,9 @@ class HttpSpec:
             raise InputError("is not the address of a server", field="url", remedy="Give http://HOST:PORT/v1.")
         if parts.username is not None or parts.password is not None:
             raise InputError("holds a user or password", field="url", remedy="Keep keys in key_env or key_file.")
+
+        if not _HEADER.fullmatch(self.key_header):
+            raise InputError("is not the name of a header", field="key_header", remedy="Give such as api-key.")
 
     @property
     def base(self) -> str:
