@@ -9,7 +9,7 @@ import pytest
 from samebits.audit.agreement import agreement, summarise
 from samebits.audit.intervals import unseen_departures
 from samebits.audit.metrics import fingerprints, in_words, measure
-from samebits.audit.observation import Observation, as_condition
+from samebits.audit.observation import Evidence, Observation, as_condition
 from samebits.audit.result import evaluate, verdict
 from samebits.errors import InputError, MeasurementError
 
@@ -233,3 +233,16 @@ def test_empty_and_cut_answers_are_counted_and_said() -> None:
 def test_nothing_but_empty_answers_is_not_measured() -> None:
     with pytest.raises(MeasurementError, match="all 2 answers are without text"):
         evaluate(runs("p", "", "", None))
+
+
+@pytest.mark.parametrize(("in_flight", "said"), [(2, True), (8, False)])
+def test_a_level_that_was_not_reached_is_said(in_flight: int, said: bool) -> None:
+    """That another level was reached says nothing about it."""
+    data = [
+        o
+        for level, reached in (("1", 1), ("2", 2), ("8", in_flight))
+        for o in runs(
+            "p", "a", "a", condition=as_condition({"concurrency": level}), evidence=Evidence(in_flight=reached)
+        )
+    ]
+    assert ("Not reached, so that nothing is known about it: concurrency 8." in verdict(evaluate(data))) is said

@@ -133,5 +133,8 @@ def _causes(attribution: Attribution) -> Iterable[str]:
             "too."
         )
     idle = [f"{f.name} ({f.exercise.why})" for f in attribution.factors if f.status == "not exercised" and f.exercise]
+    for f in attribution.factors:
+        if f.status != "not exercised" and f.exercise and f.exercise.missed:
+            yield f"Not reached, so that nothing is known about it: {f.name} {', '.join(f.exercise.missed)}."
     if idle:
         yield f"Not exercised, so that nothing is known about it: {'; '.join(idle)}."
