@@ -16,7 +16,7 @@ from samebits.numerics import digest_json
 EXTRAS: Final = ("return_token_ids", "stream_options", "top_logprobs", "logprobs", "response_format", "seed")
 # Fields of a response that differ although the answer is the same: names, clocks, and what the cache happened to hold.
 VOLATILE: Final = frozenset({"id", "created", "request_id", "timings", "metrics", "service_tier", "kv_transfer_params"})
-VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens"})
+VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens", "prefill_chunks"})
 
 
 class MalformedError(Exception):
