@@ -6,11 +6,23 @@ The definition is the types of the `openai` package, which are generated from Op
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from openai.types import Completion, ErrorObject, Model
+from openai.types import Completion, CompletionChoice, ErrorObject, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from pydantic import BaseModel
+
+
+class ChunkChoice(CompletionChoice):
+    """The package has one type for answers and for chunks; OpenAI's server sends null until the last chunk."""
+
+    finish_reason: Literal["stop", "length", "content_filter"] | None  # type: ignore[assignment]
+
+
+class CompletionChunk(Completion):
+    """A chunk of a completion."""
+
+    choices: list[ChunkChoice]  # type: ignore[assignment]
 
 
 class Failure(BaseModel):
@@ -30,7 +42,7 @@ SPECIFIED: Mapping[str, type[BaseModel]] = {
     "chat": ChatCompletion,
     "chat chunk": ChatCompletionChunk,
     "completion": Completion,
-    "completion chunk": Completion,
+    "completion chunk": CompletionChunk,
     "error": Failure,
     "models": Models,
 }

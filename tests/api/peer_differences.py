@@ -27,4 +27,51 @@ class Difference:
     why: str
 
 
-DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {"llama.cpp": ()}
+_PLACES = ("start", "piece", "end")  # of a chunk
+# Reasons that hold for several fields.
+_NULLS = "OpenAI shows null where nothing was asked for; it leaves the field out"
+_OLDER = "it gives the older route the log-probabilities of chat; ours are those that OpenAI defines for it"
+_USAGE = "OpenAI sends the usage of a completion in a chunk of its own; it puts it into the last one, asked for or not"
+_LENIENT = "it answers what OpenAI refuses"
+_START = "OpenAI begins with an empty text"
+
+LLAMA_CPP = (
+    Difference("chat", "choices[].logprobs", "null", "absent", _NULLS),
+    Difference("chat", "choices[].logprobs.refusal", "null", "absent", _NULLS),
+    Difference("chat", "choices[].message.refusal", "null", "absent", _NULLS),
+    Difference(
+        "chat",
+        "choices[].logprobs.content[].top_logprobs[]",
+        "absent",
+        "object",
+        "it shows 20 where top_logprobs is not given; OpenAI's default is none",
+    ),
+    *(Difference(f"chat chunk: {p}", "choices[].logprobs", "null", "absent", _NULLS) for p in _PLACES),
+    *(
+        Difference(f"chat chunk: {p}", "usage", "null", "absent", "OpenAI: null in all but the last, where asked for")
+        for p in _PLACES
+    ),
+    Difference("chat chunk: piece", "choices[].logprobs.refusal", "null", "absent", _NULLS),
+    Difference("chat chunk: start", "choices[].delta.refusal", "null", "absent", _NULLS),
+    Difference("chat chunk: start", "choices[].delta.content", "string", "null", _START),
+    *(
+        Difference(kind, f"choices[].logprobs.{field}", "array", "absent", _OLDER)
+        for kind in ("completion", "completion chunk: piece")
+        for field in ("text_offset", "token_logprobs", "tokens", "top_logprobs")
+    ),
+    Difference("completion chunk: end", "choices[].logprobs", "object", "null", "its last token has a chunk before"),
+    Difference("completion chunk: end", "usage", "absent", "object", _USAGE),
+    Difference("completion chunk: end", "usage", "null", "object", _USAGE),
+    Difference("completion chunk: piece", "usage", "null", "absent", _USAGE),
+    Difference("completion chunk: usage", "", "met", "absent", _USAGE),
+    Difference("error", "error.code", "string", "integer", "OpenAI's codes are words; it repeats the status"),
+    Difference("error", "error.param", "string", "absent", "it names the field in the message alone"),
+    Difference("error", "error.param", "null", "absent", _NULLS),
+    Difference("unknown model", "status", "404", "200", "it has one model, and answers for any name"),
+    Difference("empty messages", "status", "400", "200", _LENIENT),
+    Difference("temperature out of range", "status", "400", "200", _LENIENT),
+    Difference("unknown role", "status", "400", "200", "any role is left to the template"),
+    Difference("another method", "status", "405", "404", "it has no such route for another method"),
+)
+
+DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {"llama.cpp": LLAMA_CPP}

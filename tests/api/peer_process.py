@@ -40,9 +40,7 @@ def llama_cpp(path: str, log: Path) -> Iterator[str]:
     command = [sys.executable, __file__, path]
     with (
         log.open("w") as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True) as process,
     ):
         assert process.stdin is not None
         assert process.stdout is not None

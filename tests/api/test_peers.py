@@ -36,7 +36,9 @@ class Peer:
 
     @classmethod
     def at(cls, name: str, url: str) -> Peer:
-        http = httpx.Client(base_url=url.rstrip("/").removesuffix("/v1"), timeout=600)
+        # A connection for each request: llama.cpp's server closes one that it has refused something on.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        http = httpx.Client(base_url=url.rstrip("/").removesuffix("/v1"), timeout=600, limits=limits)
         return cls(name, http, http.get("/v1/models").json()["data"][0]["id"])
 
 
@@ -72,8 +74,11 @@ def differences(case: Case, ours: Answered, theirs: Answered) -> Iterator[tuple[
         yield case.name, "status", str(ours.status), str(theirs.status)
         return  # an answer and a refusal have nothing to compare
     for kind in sorted({*ours.bodies, *theirs.bodies}):
+        if (kind in ours.bodies) != (kind in theirs.bodies):
+            yield kind, "", *("met" if kind in side.bodies else "absent" for side in (ours, theirs))
+            continue
         specified = kind.partition(":")[0]
-        a, b = (shape(specified, side.bodies.get(kind, [])) for side in (ours, theirs))
+        a, b = (shape(specified, side.bodies[kind]) for side in (ours, theirs))
         for path in sorted({*a, *b}):
             # A field below one that differs says nothing more.
             above = [p for p in (*a, *b) if path != p and path.startswith((p + ".", p + "[")) and a.get(p) != b.get(p)]
