@@ -56,22 +56,22 @@ def complete(name: str, *, error: bool = False, **fields: Any) -> Case:
 
 
 FORMAT = {"type": "json_schema", "json_schema": {"name": "paint", "strict": True, "schema": SCHEMA}}
-CALL = {"tools": TOOLS, "tool_choice": "required", "max_tokens": 100}
+CALL = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 100}
 CASES = (
     chat("chat"),
-    chat("chat, n", n=2),
+    chat("chat, n", n=2, temperature=1, seed=3),
     chat("chat, logprobs", logprobs=True),
     chat("chat, top_logprobs", logprobs=True, top_logprobs=2),
     chat("chat, stop", stop=["e"], max_tokens=30),
     chat("chat, json_schema", response_format=FORMAT, max_tokens=60),
     chat("chat, tools", **CALL),
     chat("chat, stream", stream=True),
-    chat("chat, stream, n", stream=True, n=2),
+    chat("chat, stream, n", stream=True, n=2, temperature=1, seed=3),
     chat("chat, stream, usage", stream=True, stream_options=USAGE),
     chat("chat, stream, top_logprobs", stream=True, logprobs=True, top_logprobs=2),
     chat("chat, stream, tools", stream=True, **CALL),
     complete("completion"),
-    complete("completion, n", n=2),
+    complete("completion, n", n=2, temperature=1, seed=3),
     complete("completion, prompts", prompt=["Once upon", "There was"]),
     complete("completion, logprobs", logprobs=2),
     complete("completion, stop", stop=["e"], max_tokens=30),

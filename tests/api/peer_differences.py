@@ -33,6 +33,7 @@ _NULLS = "OpenAI shows null where nothing was asked for; it leaves the field out
 _OLDER = "it gives the older route the log-probabilities of chat; ours are those that OpenAI defines for it"
 _USAGE = "OpenAI sends the usage of a completion in a chunk of its own; it puts it into the last one, asked for or not"
 _LENIENT = "it answers what OpenAI refuses"
+_FREE = "a call that is required is not enforced where the template has no tools; ours is held to one by a grammar"
 _START = "OpenAI begins with an empty text"
 
 LLAMA_CPP = (
@@ -58,6 +59,15 @@ LLAMA_CPP = (
         Difference(kind, f"choices[].logprobs.{field}", "array", "absent", _OLDER)
         for kind in ("completion", "completion chunk: piece")
         for field in ("text_offset", "token_logprobs", "tokens", "top_logprobs")
+    ),
+    *(
+        Difference(kind, f"choices[].{field}", ours, theirs, _FREE)
+        for kind, field, ours, theirs in (
+            ("chat", "message.content", "null", "string"),
+            ("chat", "message.tool_calls", "array", "absent"),
+            ("chat chunk: piece", "delta.content", "absent", "string"),
+            ("chat chunk: piece", "delta.tool_calls", "array", "absent"),
+        )
     ),
     Difference("completion chunk: end", "choices[].logprobs", "object", "null", "its last token has a chunk before"),
     Difference("completion chunk: end", "usage", "absent", "object", _USAGE),
