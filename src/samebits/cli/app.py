@@ -17,6 +17,7 @@ from samebits.cli.replay import replay
 from samebits.cli.report import report
 from samebits.cli.serve import serve
 from samebits.cli.verify import verify
+from samebits.cli.tradeoff import tradeoff
 
 app = typer.Typer(
     name="samebits",
@@ -40,3 +41,4 @@ app.command()(verify)
 app.command()(replay)
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")
+app.command()(tradeoff)

@@ -8,7 +8,7 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ class TransformersTarget:
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._loop: asyncio.Task[None] | None = None
         self._fingerprint = ""
+        self._undo: Callable[[], None] = lambda: None
 
     async def open(self, probes: tuple[Ask, ...], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """See ``Target.open``."""
@@ -69,13 +70,16 @@ class TransformersTarget:
 
         path = Path(self._spec.path)
         files: dict[str, Any] = {"gguf_file": path.name} if path.is_file() else {}
+        unpacked: dict[str, Any] = {}
+        if files and self._spec.unpack and hasattr(transformers, "GgufConfig"):  # releases without it always unpack
+            unpacked = {"quantization_config": transformers.GgufConfig(dequantize=True)}
         folder = path.parent if path.is_file() else path
         shows_progress = transformers.utils.logging.is_progress_bar_enabled()
         transformers.utils.logging.disable_progress_bar()
         try:
             self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder, **files)
             self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, self._spec.dtype), **files
+                folder, dtype=getattr(torch, self._spec.dtype), **files, **unpacked
             ).eval()
         except (OSError, ValueError, ImportError) as error:
             raise ModelError(
@@ -86,10 +90,13 @@ class TransformersTarget:
                 transformers.utils.logging.enable_progress_bar()
         if self._tokenizer.chat_template is None:
             raise ModelError(f"{path} has no chat template", field="target", remedy="Name a model for conversations.")
+        if self._spec.deterministic:
+            self._undo = _make_deterministic()
         self._fingerprint = digest_json(
             {
                 "config": self._model.config.to_json_string(),
                 "dtype": self._spec.dtype,
+                "deterministic": self._spec.deterministic,
                 "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
                 "threads": torch.get_num_threads(),
             }
@@ -215,7 +222,25 @@ class TransformersTarget:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
+        # In its own thread: the number of threads belongs to the one that asks.
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._undo)
         self._thread.shutdown()
+
+
+def _make_deterministic() -> Callable[[], None]:
+    """Sets what torch offers; returns what sets it back."""
+    import torch
+
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    threads = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(1)
+
+    def undo() -> None:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.set_num_threads(threads)
+
+    return undo
 
 
 def _options(ask: Ask) -> dict[str, Any]:
