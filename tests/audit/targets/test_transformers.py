@@ -165,3 +165,28 @@ def test_a_gguf_file_is_audited() -> None:
     assert reply.error is None, reply.detail
     assert reply.text
     assert reply.completion_tokens == len(reply.token_ids or ())
+
+
+@needs_torch
+@pytest.mark.peer
+def test_what_is_set_for_determinism_is_set_back(tmp_path: Path) -> None:
+    import torch
+
+    def settings() -> tuple[bool, int]:
+        return torch.are_deterministic_algorithms_enabled(), torch.get_num_threads()
+
+    async def main() -> tuple[tuple[bool, int], Reply]:
+        spec = TransformersSpec(name="t", path=write_model(tmp_path), dtype="float32", deterministic=True)
+        target = open_target(spec)
+        try:
+            await target.open((ask("Hi"),), None)
+            during = await asyncio.get_running_loop().run_in_executor(target._thread, settings)  # type: ignore[attr-defined]
+            return during, await target.ask(ask("Hi"), contextlib.nullcontext())
+        finally:
+            await target.close()
+
+    before = settings()
+    during, reply = asyncio.run(main())
+    assert during == (True, 1)
+    assert reply.error is None
+    assert settings() == before

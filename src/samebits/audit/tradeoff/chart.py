@@ -14,8 +14,6 @@ from samebits.errors import InputError
 
 VEGA_LITE: Final = "6.4"
 TEMPLATE: Final = "page.html.j2"
-# Kinds of sampling are told apart by shape and colour.
-_KIND: Final = {"field": "sampling", "title": None}
 
 
 def check_drawing() -> None:
@@ -33,7 +31,7 @@ def check_drawing() -> None:
 
 
 def specification(result: Tradeoff) -> dict[str, Any]:
-    """The chart in Vega-Lite: across, speed with many streams; upwards, how often texts repeat; a name at each point."""
+    """The chart in Vega-Lite: across, speed with many streams; upwards, how often texts repeat."""
     points = [
         {
             "name": row.approach.name,
@@ -53,7 +51,7 @@ def specification(result: Tradeoff) -> dict[str, Any]:
     upwards = {
         "field": "repeat",
         "type": "quantitative",
-        "scale": {"domain": [0, 1.05], "nice": False},
+        "scale": {"domain": [-0.05, 1.05], "nice": False},
         "axis": {"format": "%", "values": [0, 0.25, 0.5, 0.75, 1]},
         "title": "pairs of runs with the same text",
     }
@@ -62,23 +60,22 @@ def specification(result: Tradeoff) -> dict[str, Any]:
         "width": 760,
         "height": 420,
         "data": {"values": points},
-        "encoding": {"x": across, "y": upwards},
-        "layer": [
-            {
-                "mark": {"type": "point", "filled": True, "size": 90},
-                "encoding": {
-                    "shape": _KIND,
-                    "color": _KIND,
-                },
+        # Names stand in the legend, since those of points at one height would cover each other.
+        "encoding": {
+            "x": across,
+            "y": upwards,
+            "color": {
+                "field": "name",
+                "type": "nominal",
+                "sort": [point["name"] for point in points],
+                "scale": {"scheme": "tableau10"},
+                "title": None,
+                "legend": {"labelLimit": 300},
             },
-            # Slanted, so that the names of points at one height do not meet.
-            {
-                "mark": {"type": "text", "align": "left", "dx": 8, "dy": 6, "angle": 25, "fontSize": 11},
-                "encoding": {"text": {"field": "name"}},
-            },
-        ],
-        "config": {"view": {"stroke": None}, "legend": {"orient": "bottom"}, "font": "system-ui, sans-serif"},
-        "padding": {"left": 5, "top": 5, "right": 160, "bottom": 5},
+            "shape": {"field": "sampling", "type": "nominal", "title": None},
+        },
+        "mark": {"type": "point", "filled": True, "size": 130, "opacity": 0.8, "stroke": "#333333", "strokeWidth": 0.6},
+        "config": {"view": {"stroke": None}, "font": "system-ui, sans-serif"},
     }
 
 
