@@ -16,8 +16,8 @@ from samebits.cli.lock import lock
 from samebits.cli.replay import replay
 from samebits.cli.report import report
 from samebits.cli.serve import serve
-from samebits.cli.verify import verify
 from samebits.cli.tradeoff import tradeoff
+from samebits.cli.verify import verify
 
 app = typer.Typer(
     name="samebits",
