@@ -24,14 +24,14 @@ def association(
 ) -> float:
     """P-value of the hypothesis that levels and answers have nothing to do with each other within strata.
 
-    Three statistics, since effects are of three kinds. Departures are counted by level over all strata, and compared
-    with what the strata let expect (tables pooled as by Mantel and Haenszel): this sees rare departures that always fall
-    on the same level. The squares between levels of all classes are summed over strata (Light and Margolin 1971): this
-    sees answers that change with the level, each stratum in its own way. The deviations of tables from what the strata
-    let expect are summed over the strata of a prompt, and squared (as by Cochran, Mantel and Haenszel for classes
-    without order): this sees answers that change with the level alike in all strata of a prompt, be there only one run
-    at each level. The smallest p-value counts, compared with its own distribution under permutation (Tippett's
-    combination, as by Pesarin).
+    Three statistics, since effects are of three kinds. Departures are counted by level over all strata, and
+    compared with what the strata let expect (tables pooled as by Mantel and Haenszel): this sees rare departures
+    that always fall on the same level. The squares between levels of all classes are summed over strata (Light and
+    Margolin 1971): this sees answers that change with the level, each stratum in its own way. The deviations of
+    tables from what the strata let expect are summed over the strata of a prompt, and squared (as by Cochran,
+    Mantel and Haenszel for classes without order): this sees answers that change with the level alike in all strata
+    of a prompt, be there only one run at each level. The smallest p-value counts, compared with its own
+    distribution under permutation (Tippett's combination, as by Pesarin).
 
     Dealing levels out anew within a stratum is drawing a contingency table with the same margins.
 
