@@ -72,6 +72,7 @@ class Promise(Answer):
     output_tokens_sha256: str
     logprobs_sha256: str
     cached_prompt_tokens: int
+    prefill_chunks: int
     warnings: list[str]
     tool_errors: list[ToolError] = Field(default=[], description="With tools.")
 

@@ -54,7 +54,7 @@ def response(**changes: Any) -> dict[str, Any]:
         "system_fingerprint": "fp",
         "choices": [choice],
         "usage": {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 6}},
-        "samebits": {"seed": 5, "cached_prompt_tokens": 6, "level": "portable"},
+        "samebits": {"seed": 5, "cached_prompt_tokens": 6, "prefill_chunks": 2, "level": "portable"},
     } | changes
 
 
@@ -156,7 +156,7 @@ def test_absent_parts_are_none() -> None:
 def test_the_digest_leaves_out_what_is_volatile_and_nothing_else() -> None:
     digest = body_digest(response())
     usage = response()["usage"] | {"prompt_tokens_details": {"cached_tokens": 0}}
-    ours = response()["samebits"] | {"cached_prompt_tokens": 0, "receipt_id": "r"}
+    ours = response()["samebits"] | {"cached_prompt_tokens": 0, "prefill_chunks": 1, "receipt_id": "r"}
     assert body_digest(response(id="y", created=2, usage=usage, samebits=ours, timings={"ms": 3})) == digest
     other = response()["choices"][0] | {"finish_reason": "length"}
     for change in ({"choices": [other]}, {"system_fingerprint": "fp2"}, {"model": "n"}, {"odd": 1}):

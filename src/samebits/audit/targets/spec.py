@@ -104,6 +104,8 @@ class TransformersSpec:
         path: a folder in Hugging Face's layout, or a GGUF file.
         dtype: of the weights.
         max_batch: most requests that are padded into one batch.
+        deterministic: torch.use_deterministic_algorithms and one thread, until the target is closed.
+        unpack: weights of a GGUF file as plain matrices in ``dtype``; else as transformers keeps them, maybe in blocks.
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "strict": True}
@@ -112,6 +114,8 @@ class TransformersSpec:
     path: str
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     max_batch: int = 32
+    deterministic: bool = False
+    unpack: bool = False
     prices: None = None
 
 

@@ -16,9 +16,9 @@ from samebits.numerics import digest_json
 EXTRAS: Final = ("return_token_ids", "stream_options", "top_logprobs", "logprobs", "response_format", "seed")
 # Fields of a response that differ although the answer is the same: names, clocks, and what the cache happened to hold.
 VOLATILE: Final = frozenset({"id", "created", "request_id", "timings", "metrics", "service_tier", "kv_transfer_params"})
+VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens", "prefill_chunks"})
 # Bytes of a page that is no error object: more than is shown, as a key in it must be found before it is cut.
 MOST_OF_PAGE: Final = 10_000
-VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens"})
 
 
 class MalformedError(Exception):
