@@ -131,6 +131,7 @@ def test_a_key_is_sent_and_shown_nowhere(tmp_path: Path, prompts: str) -> None:
         (["http://h", "--concurrency", "1,x"], "concurrency"),
         (["http://h", "--load", "some"], "load"),
         (["http://h", "--seeded", "some"], "seeded"),
+        (["http://h", "--seeded", "none"], "seeded"),
         (["http://h", "--fail-under", "2"], "fail_under"),
         (["http://h", "--timeout", "0"], "timeout"),
         (["http://h", "--price-in", "1"], "price_in"),

@@ -144,6 +144,12 @@ def _levels(factor: str, text: str) -> tuple[str, ...]:
         raise InputError(
             f"{text!r} is unknown", field="seeded" if factor == "seed" else factor, remedy=f"Give {others}."
         )
+    if factor == "seed" and text == "none":
+        raise InputError(
+            "runs without a seed may vary, so that nothing can be concluded from them alone",
+            field="seeded",
+            remedy="Give fixed or both.",
+        )
     return known if text == "both" else (text,)
 
 
