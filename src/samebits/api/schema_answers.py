@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from samebits.api.config import Level
+from samebits.gateway.levels import Level
 
 
 class Answer(BaseModel):
