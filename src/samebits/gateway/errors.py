@@ -1,14 +1,14 @@
 """Errors of the gateway. How each is answered stands in samebits.api.errors.
 
-    SamebitsError
-    ├── UpstreamError                 an upstream did not answer as it should
-    │   ├── UnreachableError          no connection, or it ended before an answer began
-    │   ├── UpstreamTimeoutError      no answer in time; not sent again, since it may have been carried out
-    │   ├── MalformedError            an answer that is not of its API, or that breaks off
-    │   ├── RestingError              it failed so often that it is left alone for a while
-    │   └── RefusedError              it answered with an error, which is passed on
-    ├── DriftError                    another model or fingerprint answered than before, and the policy refuses that
-    └── NotValidError                 no attempt gave a text that is valid; holds all of them
+SamebitsError
+├── UpstreamError                 an upstream did not answer as it should
+│   ├── UnreachableError          no connection, or it ended before an answer began
+│   ├── UpstreamTimeoutError      no answer in time; not sent again, since it may have been carried out
+│   ├── MalformedError            an answer that is not of its API, or that breaks off
+│   ├── RestingError              it failed so often that it is left alone for a while
+│   └── RefusedError              it answered with an error, which is passed on
+├── DriftError                    another model or fingerprint answered than before, and the policy refuses that
+└── NotValidError                 no attempt gave a text that is valid; holds all of them
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ class Flight(Generic[T]):
     def __init__(self, work: Callable[[Callable[[Chunk], None]], Awaitable[T]]) -> None:
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue()
         self._waiting = 0
+        self._given_up = False
         self._task = asyncio.create_task(self._run(work))
 
     async def _run(self, work: Callable[[Callable[[Chunk], None]], Awaitable[T]]) -> T:
@@ -31,9 +32,9 @@ class Flight(Generic[T]):
             self._chunks.put_nowait(None)
 
     @property
-    def done(self) -> bool:
-        """Whether it has ended."""
-        return self._task.done()
+    def over(self) -> bool:
+        """Whether it has ended or was given up."""
+        return self._given_up or self._task.done()
 
     def enter(self) -> None:
         """Somebody waits for it."""
@@ -43,7 +44,18 @@ class Flight(Generic[T]):
         """Somebody does not wait any longer. The last one to leave ends it."""
         self._waiting -= 1
         if not self._waiting and not self._task.done():
+            self._given_up = True
             self._task.cancel()
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Calls something once it has ended. An error that nobody waits for is not reported as lost."""
+
+        def ended(task: asyncio.Task[T]) -> None:
+            if not task.cancelled():
+                task.exception()
+            call()
+
+        self._task.add_done_callback(ended)
 
     async def result(self) -> T:
         """What it comes to; whoever waits may be cancelled without harm to it.
@@ -69,16 +81,16 @@ class Flights(Generic[T]):
         return len(self._open)
 
     def find(self, key: str) -> Flight[T] | None:
-        """The one of a key that has not ended."""
+        """The one of a key that can be joined."""
         flight = self._open.get(key)
-        return None if flight is None or flight.done else flight
+        return None if flight is None or flight.over else flight
 
     def add(self, key: str, flight: Flight[T]) -> None:
         """Makes one known under a key, until it has ended."""
         self._open[key] = flight
 
-        def forget(_: asyncio.Task[T]) -> None:
+        def forget() -> None:
             if self._open.get(key) is flight:
                 del self._open[key]
 
-        flight._task.add_done_callback(forget)
+        flight.when_over(forget)

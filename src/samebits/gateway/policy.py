@@ -100,7 +100,12 @@ class Chosen:
 
 
 def choose(
-    known: Mapping[str, Policy], *, header: str | None, tenant: TenantConfig | None, model: str | None, server: str | None
+    known: Mapping[str, Policy],
+    *,
+    header: str | None,
+    tenant: TenantConfig | None,
+    model: str | None,
+    server: str | None,
 ) -> Chosen:
     """The policy of a request: that of its header, else of its API key, else of the model, else of the server.
 
