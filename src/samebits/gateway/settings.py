@@ -41,6 +41,7 @@ class UpstreamConfig:
     refuses: tuple[str, ...] = key((), "Parameters that it refuses, beside those known of its model")
     policy: str | None = key(None, "Name of the policy; the server's")
     failover: tuple[str, ...] = key((), "Other models that may answer where it cannot")
+    stronger: str | None = key(None, "Model that answers where a level is asked for that this one does not give")
     attempts: int = key(3, "Most times that a request is sent when it fails in passing", low=1, high=10)
     timeout: float | None = key(None, "Seconds for one answer; the server's request_timeout", low=0.001)
     breaker_failures: int = key(5, "Failures in a row after which it is left alone", low=1)

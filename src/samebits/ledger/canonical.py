@@ -76,4 +76,7 @@ def header(*, tenant: str, seq: int, id: str, kind: str, time_ns: int, prev: str
 
 @lru_cache(maxsize=1024)
 def _quoted(text: str) -> str:
-    return rfc8785.dumps(text).decode()
+    try:
+        return rfc8785.dumps(text).decode()
+    except rfc8785.CanonicalizationError:  # no tenant was ever called so: a damaged name, to be found by its hash
+        return f'"{text}"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,11 +39,11 @@ def parse_url(url: str) -> URL:
     raise InputError(f"{parsed.drivername} is not supported", field="ledger.url", remedy=_REMEDY)
 
 
-def connect(url: str, *, create: bool) -> sa.Engine:
+def connect(url: str, *, readonly: bool) -> sa.Engine:
     """An engine on a database whose tables are of today's form.
 
     Args:
-        create: make a database file, or tables, that do not exist; otherwise their absence is an error.
+        readonly: change nothing, also where the form is an older one; otherwise what does not exist is made.
 
     Raises:
         InputError: the URL is wrong, there is no ledger, or it was written by a later version.
@@ -51,29 +52,33 @@ def connect(url: str, *, create: bool) -> sa.Engine:
     parsed = parse_url(url)
     if parsed.drivername == "sqlite":
         path = Path(str(parsed.database))
-        if not create and not path.is_file():
+        if readonly and not path.is_file():
             raise InputError(f"there is no file {path}", field="ledger.url", remedy="Name an existing ledger.")
         if not path.parent.is_dir():
             raise InputError(f"there is no folder {path.parent}", field="ledger.url", remedy="Create it.")
-    engine = _sqlite(parsed) if parsed.drivername == "sqlite" else _postgresql(parsed)
+    engine = (_sqlite if parsed.drivername == "sqlite" else _postgresql)(parsed, readonly)
     try:
-        _check_form(engine, create=create)
+        _check_form(engine, readonly)
     except BaseException:
         engine.dispose()
         raise
     return engine
 
 
-def _sqlite(url: URL) -> sa.Engine:
+def _sqlite(url: URL, readonly: bool) -> sa.Engine:
+    path = Path(str(url.database)).absolute()
+
+    def open_file() -> sqlite3.Connection:
+        uri = f"{path.as_uri()}?mode={_mode(path) if readonly else 'rwc'}"
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
     # Parameters are hidden, since they hold what was asked and answered, and errors get logged.
-    engine = sa.create_engine(
-        url, hide_parameters=True, connect_args={"timeout": BUSY_S, "isolation_level": None, "check_same_thread": False}
-    )
+    engine = sa.create_engine(url, creator=open_file, hide_parameters=True)
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
         # A pruned body is overwritten. A commit returns when the disk has the log.
-        for pragma in ("secure_delete=ON", "journal_mode=WAL", "synchronous=FULL"):
+        for pragma in () if readonly else ("secure_delete=ON", "journal_mode=WAL", "synchronous=FULL"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @sa.event.listens_for(engine, "begin")
@@ -85,12 +90,21 @@ def _sqlite(url: URL) -> sa.Engine:
     return engine
 
 
-def _postgresql(url: URL) -> sa.Engine:
+def _mode(path: Path) -> str:
+    """How to read a file: SQLite shares it with writers by files beside it, which a read-only medium cannot have."""
+    beside = path.with_name(path.name + "-wal")
+    return "ro" if os.access(path.parent, os.W_OK) or beside.exists() else "ro&immutable=1"
+
+
+def _postgresql(url: URL, readonly: bool) -> sa.Engine:
     return sa.create_engine(
         url,
         hide_parameters=True,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 10, "options": "-c synchronous_commit=on"},
+        connect_args={
+            "connect_timeout": 10,
+            "options": f"-c synchronous_commit=on -c default_transaction_read_only={'on' if readonly else 'off'}",
+        },
     )
 
 
@@ -145,13 +159,17 @@ def _first_line(error: Any) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def _check_form(engine: sa.Engine, *, create: bool) -> None:
+def _check_form(engine: sa.Engine, readonly: bool) -> None:
     with reading(engine) as connection:
         found = _revision(connection)
     if found == REVISION:
         return
-    if found is None and not create:
-        raise InputError("holds no ledger", field="ledger.url", remedy="Name an existing ledger.")
+    if readonly:
+        raise InputError(
+            "holds no ledger" if found is None else f"holds a ledger of the form {found}, not {REVISION}",
+            field="ledger.url",
+            remedy="Name a ledger." if found is None else "Open it once for writing, with the newer of both versions.",
+        )
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from samebits.errors import InputError, shown
@@ -165,9 +165,8 @@ def public_url(url: str) -> str:
     return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """An entry as it is stored.
+class Record(NamedTuple):
+    """An entry as it is stored. A tuple, since a chain is checked at the rate at which these are made.
 
     Attributes:
         seq: position in its tenant's chain, from 1.

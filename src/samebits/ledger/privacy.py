@@ -18,7 +18,8 @@ DEFAULT_PATTERNS: Final[Mapping[str, str]] = {
     "bearer": r"(?i)\bbearer\s+[A-Za-z0-9._~+/=-]{8,}",
     "api_key": r"\b(?:sk|pk|rk|ghp|gho|github_pat|glpat|xox[abprs]|hf)[-_][A-Za-z0-9_-]{8,}",
     "aws_key": r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    "secret": r"(?i)\b(?:api[-_]?key|secret|token|password|passwd|aws_secret_access_key)\b[\"']?\s*[:=]\s*[\"']?[^\s\"'&,;]{6,}",
+    "secret": r"(?i)\b(?:api[-_]?key|secret|token|password|passwd|aws_secret_access_key)\b[\"']?\s*[:=]\s*[\"']?"
+    r"[^\s\"'&,;]{6,}",
     "url_password": r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",
     "email": r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
     "card": r"\b\d(?:[ -]?\d){12,18}\b",

@@ -31,6 +31,7 @@ class Ledger:
 
     Attributes:
         privacy: what of requests and answers is stored.
+        clock: wall clock, nanoseconds since 1970.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class Ledger:
         clock: Callable[[], int],
     ) -> None:
         """See ``open``."""
-        self.engine, self.privacy = engine, privacy
-        self._anchors, self._clock = anchors, clock
+        self.engine, self.privacy, self.clock = engine, privacy, clock
+        self._anchors = anchors
         self._lock = threading.Lock()  # threads of one process need not race for the database's lock
 
     @classmethod
@@ -52,7 +53,7 @@ class Ledger:
         *,
         privacy: Privacy | None = None,
         anchors: str | Path | None = None,
-        create: bool = True,
+        readonly: bool = False,
         clock: Callable[[], int] = time.time_ns,
     ) -> Ledger:
         """Opens a ledger, and brings its tables to today's form.
@@ -61,14 +62,14 @@ class Ledger:
             url: ``sqlite:///FILE`` or ``postgresql://…``.
             privacy: default ``full``.
             anchors: a file to which the heads of the chains are noted from time to time; best on another disk.
-            create: make it where there is none.
+            readonly: to read alone; it is not made where there is none, and its form stays.
             clock: wall clock, nanoseconds since 1970.
 
         Raises:
             InputError: the URL or the anchors' file is wrong.
             LedgerError: the database cannot be reached or opened.
         """
-        engine = connect(url, create=create)
+        engine = connect(url, readonly=readonly)
         try:
             noted = None if anchors is None else Anchors(Path(anchors), clock)
         except BaseException:
@@ -112,7 +113,7 @@ class Ledger:
                     return attempt
                 attempt.clear()
                 with writing(self.engine) as connection:
-                    extend(connection, sealed, self._clock, attempt)
+                    extend(connection, sealed, self.clock, attempt)
                 return attempt
             except LedgerError as error:
                 if not error.lost or time.monotonic() > deadline:
@@ -218,7 +219,8 @@ def _insert_once(connection: sa.Connection, values: dict[str, Any]) -> sa.Insert
     from sqlalchemy.dialects import postgresql, sqlite
 
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    return dialect.insert(heads).values(values).on_conflict_do_nothing()
+    statement: sa.Insert = dialect.insert(heads).values(values).on_conflict_do_nothing()
+    return statement
 
 
 def read_heads(connection: sa.Connection) -> dict[str, Head]:
@@ -248,17 +250,7 @@ def read_chain(connection: sa.Connection, tenant: str, after: int = 0, page: int
         prev = connection.execute(before).scalar() or prev
     while rows := connection.execute(query, {"tenant": tenant, "after": after}).all():
         for seq, id, kind, time_ns, hash, body_digest, body in rows:
-            yield Record(
-                tenant=tenant,
-                seq=seq,
-                id=id,
-                kind=kind,
-                time_ns=time_ns,
-                prev=prev,
-                hash=hash,
-                body=None if body is None else bytes(body),
-                body_digest=body_digest,
-            )
+            yield Record(tenant, seq, id, kind, time_ns, prev, hash, body, body_digest)
             prev, after = hash, seq
         if len(rows) < page:
             return

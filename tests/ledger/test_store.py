@@ -1,0 +1,142 @@
+"""Appending and reading back, on both databases."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from tests.ledger.conftest import make_entry
+
+from samebits.errors import InputError
+from samebits.ledger import Ledger
+from samebits.ledger.canonical import GENESIS
+from samebits.ledger.chain import intact
+from samebits.ledger.database import parse_url
+from samebits.ledger.fsck import check
+from samebits.ledger.tables import REVISION, metadata
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def test_what_is_appended_is_read_back(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        first = ledger.append([make_entry(1), make_entry(2, tenant="other")])
+        second = ledger.append([make_entry(3)])
+    with Ledger.open(url, readonly=True) as ledger:
+        assert list(ledger.records()) == [first[0], second[0], first[1]]
+        assert list(ledger.records("default", after=1)) == second
+        assert ledger.find(make_entry(3).id) == second
+        assert ledger.at("other", 1) == first[1]
+        assert ledger.at("other", 2) is None
+        assert check(ledger).count == 0
+    assert [r.seq for r in (*first, *second)] == [1, 1, 2]
+    assert (first[0].prev, second[0].prev) == (GENESIS, first[0].hash)
+    assert all(intact(record) for record in first + second)
+    body = json.loads(first[0].body or b"")
+    assert body["request"] == make_entry(1).request
+    assert body["answer"] == make_entry(1).answer
+    assert body["params"]["temperature"] == {"value": 0, "origin": "request"}
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        ledger.append([make_entry(1)])
+        with pytest.raises(InputError, match="answer"):
+            ledger.append([make_entry(2), make_entry(3, answer={"x": float("nan")})])
+        assert [record.seq for record in ledger.records()] == [1]
+        assert ledger.append([]) == []
+
+
+def test_a_seed_of_64_bits_is_kept(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        [record] = ledger.append([make_entry(seed=2**63 - 1)])
+    assert json.loads(record.body or b"")["seed"] == str(2**63 - 1)
+
+
+def write_many(url: str, start: int, count: int, threads: int) -> None:
+    """Appends from several threads; the target of a process."""
+    with Ledger.open(url) as ledger:
+
+        def run(thread: int) -> None:
+            for i in range(count):
+                ledger.append([make_entry(start + thread * count + i, tenant=f"t{i % 2}")])
+
+        workers = [threading.Thread(target=run, args=(i,)) for i in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+
+def test_two_processes_of_eight_threads_write_one_chain(url: str) -> None:
+    processes = [SPAWN.Process(target=write_many, args=(url, p * 1000, 10, 8)) for p in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    with Ledger.open(url, readonly=True) as ledger:
+        found = list(ledger.records())
+        report = check(ledger)
+    assert (report.count, report.records) == (0, 160)
+    assert len({record.id for record in found}) == 160
+    assert {tenant: head.seq for tenant, head in report.heads.items()} == {"t0": 80, "t1": 80}
+
+
+def test_a_clock_that_goes_back_is_flagged_and_does_not_reorder(url: str) -> None:
+    hour = 3600 * 10**9
+    times = iter([10 * hour, 9 * hour, 12 * hour])
+    with Ledger.open(url, clock=lambda: next(times)) as ledger:
+        for i in range(3):
+            ledger.append([make_entry(i)])
+        found = list(ledger.records())
+        report = check(ledger)
+    assert [(record.seq, record.time_ns // hour) for record in found] == [(1, 10), (2, 9), (3, 12)]
+    assert report.count == 0
+    [note] = report.notes
+    assert "went back 3600.000 s before record 2" in note
+
+
+@pytest.mark.parametrize("bad", ["", "ledger.db", "sqlite://", "sqlite:///:memory:", "mysql://u:hunter2@h/d", "://"])
+def test_a_url_that_is_none_is_refused_without_its_password(bad: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_url(bad)
+    assert caught.value.field == "ledger.url"
+    assert "hunter2" not in str(caught.value)
+
+
+def test_reading_makes_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file"):
+        Ledger.open(f"sqlite:///{tmp_path}/none.db", readonly=True)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty.db").touch()
+    with pytest.raises(InputError, match="no ledger"):
+        Ledger.open(f"sqlite:///{tmp_path}/empty.db", readonly=True)
+    with pytest.raises(InputError, match="no folder"):
+        Ledger.open(f"sqlite:///{tmp_path}/none/ledger.db")
+
+
+def test_the_migrations_make_the_tables(url: str) -> None:
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    with Ledger.open(url) as ledger, ledger.engine.connect() as connection:
+        context = MigrationContext.configure(connection)
+        assert context.get_current_revision() == REVISION
+        differences: list[Any] = compare_metadata(context, metadata)
+    assert differences == []
+
+
+def test_a_ledger_of_a_later_version_is_refused(url: str) -> None:
+    with Ledger.open(url) as ledger, ledger.engine.connect() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.commit()
+    with pytest.raises(InputError, match="later version"):
+        Ledger.open(url)
+    with pytest.raises(InputError, match="9999"):
+        Ledger.open(url, readonly=True)
