@@ -1,6 +1,4 @@
-"""Imports go downwards only: errors → numerics → kernels → models → engine → structured → ledger → audit →
-gateway → api → cli.
-"""
+"""Imports go downwards only, through the layers below: errors at the bottom, the command line on top."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from typing import Final
 from samebits.api.config import ServerConfig
 from samebits.errors import InputError
 
-
 DEFAULT_TENANT: Final = "default"
 
 

@@ -168,7 +168,7 @@ def _checked(
 
     try:
         # As JSON, since that is where strict checking still takes a date from a text.
-        checked = _checker(kind, without).model_validate_json(orjson.dumps(values)).model_dump()
+        checked = _checker(kind, without).model_validate_json(orjson.dumps(values)).model_dump(by_alias=True)
         return kind(**checked, **(given or {}))
     except orjson.JSONEncodeError as error:
         raise InputError(f"holds what JSON cannot: {error}", field=named(None), remedy="See docs/config.md.") from error
@@ -191,6 +191,7 @@ def _checker(kind: type, without: Sequence[str]) -> type[pydantic.BaseModel]:
         if key.name in without:
             continue
         bounds: dict[str, Any] = {name: key.metadata.get(bound) for name, bound in (("ge", "low"), ("le", "high"))}
-        definitions[key.name] = hints[key.name], pydantic.Field(default=key.default, **bounds)
-    config = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+        # By an alias, since a key may be called as something that every pydantic model has.
+        definitions[f"key_{key.name}"] = hints[key.name], pydantic.Field(default=key.default, alias=key.name, **bounds)
+    config = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
     return pydantic.create_model(kind.__name__, __config__=config, **definitions)

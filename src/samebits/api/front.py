@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from samebits.api.auth import DEFAULT_TENANT, ApiKeys
+from samebits.api.auth import DEFAULT_TENANT
 from samebits.api.errors import ClientGoneError, error_response, failure, json_response
 from samebits.api.job import disconnected
 from samebits.api.service import Service
@@ -35,8 +35,8 @@ class Front:
     goes to the routes as it came.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, keys: ApiKeys) -> None:
-        self._app, self._service, self._keys = app, service, keys
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
         service.inner.routes = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +46,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        tenant = self._keys.tenant(headers.get(b"authorization")) or DEFAULT_TENANT
+        tenant: str = scope.get("state", {}).get("tenant", DEFAULT_TENANT)
         named = any(name.startswith(b"x-samebits-") for name in headers)
         if not named and not gateway.is_needed(tenant):
             await self._app(scope, receive, send)
@@ -68,7 +68,8 @@ class Front:
         alone = next(iter(gateway.routes)) if len(gateway.routes) == 1 else None
         if isinstance(value, dict) and value.get("model") is None and scope["path"] == GENERATE and alone is not None:
             value["model"] = alone
-        if not isinstance(value, dict) or find_route(gateway.routes, value.get("model")) is None:
+        route = find_route(gateway.routes, value.get("model")) if isinstance(value, dict) else None
+        if route is None or (scope["path"] == GENERATE and route.engine == "upstream"):
             await self._app(scope, _replayed(messages, receive), send)
             return
         scope["route"] = _Path(scope["path"])

@@ -23,6 +23,7 @@ class Service:
         models: those that this process computes.
         gateway: what stands before all models; None until the application is put together.
         inner: the routes, as the gateway asks them.
+        started: when, in seconds since 1970.
         draining: set when the server is about to end: nothing new is taken.
         open_requests: HTTP requests under way.
     """
@@ -32,6 +33,7 @@ class Service:
     metrics: Metrics
     gateway: Gateway | None = None
     inner: InnerBackend = field(default_factory=InnerBackend)
+    started: int = 0
     draining: bool = False
     open_requests: int = 0
 
@@ -45,7 +47,7 @@ class Service:
             return self.models[name]
         except KeyError:
             raise UnknownModelError(
-                f"{name!r:.100} is not served", field="model", remedy=f"Use one of: {', '.join(self.models)}."
+                f"{name!r:.100} is not served", field="model", remedy=f"Use one of: {', '.join(self.config.models)}."
             ) from None
 
     def only_model(self) -> Served:

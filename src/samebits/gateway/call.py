@@ -48,8 +48,11 @@ class Reply(Protocol):
         headers: by names in lower case.
     """
 
-    status: int
-    headers: Mapping[str, str]
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
 
     def pieces(self) -> AsyncIterator[bytes]:
         """The bytes of the body as they come.

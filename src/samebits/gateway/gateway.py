@@ -22,7 +22,7 @@ from samebits.gateway.flight import Chunk, Flight, Flights
 from samebits.gateway.join import chunks_of, without_usage
 from samebits.gateway.levels import Level, includes
 from samebits.gateway.plan import Plan, make_plan
-from samebits.gateway.policy import Policy, choose
+from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import TenantConfig
@@ -90,6 +90,14 @@ class Gateway:
     async def close(self) -> None:
         """Waits for records of requests whose clients are gone."""
         await asyncio.gather(*self._notes, return_exceptions=True)
+
+    def is_needed(self, tenant: str) -> bool:
+        """Whether requests of a tenant that name no policy can be changed, kept, recorded or sent elsewhere."""
+        own = self._tenants.get(tenant)
+        named = [own.policy if own else None, self._policy, *(route.policy for route in self.routes.values())]
+        upstream = any(route.engine == "upstream" for route in self.routes.values())
+        chains = any(route.failover or route.stronger for route in self.routes.values())
+        return upstream or chains or self.recorder.is_on or any(name not in (None, PLAIN_NAME) for name in named)
 
     def plan(self, call: Call) -> Plan:
         """How a call would be answered.
