@@ -195,7 +195,9 @@ def test_identical_requests_are_computed_once(serve: Any, upstream: Stub, stream
         assert len({a.json()["choices"][0]["message"]["content"] for a in answers}) == 1
         assert len({a.json()["id"] for a in answers}) == 50
     else:
-        wholes = [joined([json.loads(e) for e in sse_data(iter(a.text.splitlines())) if e != "[DONE]"]) for a in answers]
+        wholes = [
+            joined([json.loads(e) for e in sse_data(iter(a.text.splitlines())) if e != "[DONE]"]) for a in answers
+        ]
         assert all(whole["choices"] == wholes[0]["choices"] for whole in wholes)
 
 

@@ -148,7 +148,9 @@ def test_greedy_or_seeded_is_deterministic() -> None:
         assert not is_deterministic(body)
 
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text("abñ😀")
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text("abñ😀")
+)
 values = st.recursive(
     scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text("ab", max_size=2), v, max_size=3), max_leaves=8
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -80,9 +81,9 @@ def policy_check(policy: Policy, field: str) -> Check | None:
     """
     try:
         if policy.schema is not None:
-            return Check(f"schema {_digest(policy.schema)}", True, JsonSchema.of(policy.schema, strict=False))
+            return Check(f"schema {_digest(policy.schema)}", True, _tried(JsonSchema.of(policy.schema, strict=False)))
         if policy.regex is not None:
-            return Check(f"regex {policy.regex}", True, Regex(policy.regex))
+            return Check(f"regex {policy.regex}", True, _tried(Regex(policy.regex)))
     except InputError as error:
         name = "regex" if policy.regex is not None else "schema"
         raise InputError(error.message, field=f"{field}.{name}", remedy=error.remedy) from error
@@ -95,7 +96,7 @@ def request_check(path: str, body: Mapping[str, Any]) -> Check | None:
     """What a request asks of its text, in OpenAI's ``response_format``; None for anything else.
 
     Raises:
-        InputError: a schema that is none.
+        InputError: a schema by which nothing can be judged here.
     """
     wanted = body.get("response_format")
     if path not in (CHAT, COMPLETIONS) or not isinstance(wanted, dict):
@@ -107,9 +108,20 @@ def request_check(path: str, body: Mapping[str, Any]) -> Check | None:
     if wanted.get("type") != "json_schema" or not isinstance(schema, dict):
         return None
     try:
-        return Check("request's schema", False, JsonSchema.of(schema, strict=False))
+        return Check("request's schema", False, _tried(JsonSchema.of(schema, strict=False)))
     except InputError as error:
         raise InputError(error.message, field="response_format.json_schema.schema", remedy=error.remedy) from error
+
+
+def _tried(spec: StructuredSpec) -> StructuredSpec:
+    """A specification by which texts can be judged.
+
+    Raises:
+        InputError: it is none.
+    """
+    with contextlib.suppress(OutputInvalid):
+        validate("", spec)
+    return spec
 
 
 def _digest(schema: Mapping[str, Any]) -> str:

@@ -88,8 +88,14 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
     policy = chosen.policy
     effective = with_policy(call.body, chosen)
     effective = _seeded(call, effective, chosen)
+    judged = True
     if check is None and route.engine == "upstream":  # the engine of this process judges by itself
-        check = request_check(call.path, effective.body)
+        try:
+            check = request_check(call.path, effective.body)
+        except InputError:
+            if policy.retries:
+                raise
+            judged = False  # the upstream may know what to do with it
     asked, body = _levels(effective.body, chosen, default_level if route.engine == "upstream" else None, route)
     refused = frozenset[str]()
     if route.upstream is not None:
@@ -100,7 +106,7 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
         level = "none"
     if not includes(level, asked) and policy.unmet == "refuse":
         raise _unmet(asked, level, route)
-    parts, why_not = _key(call, route, chosen, fitted.body, check)
+    parts, why_not = _key(call, route, chosen, fitted.body, check) if judged else (None, "schema")
     return Plan(call, route, chosen, effective, fitted, asked, level, check, parts, why_not)
 
 
