@@ -233,6 +233,7 @@ def test_followers_outlive_the_leaders_client(serve: Any, upstream: Stub, stream
             if streams:
                 with server.http.stream("POST", CHAT, json=body) as response:
                     next(response.iter_lines())
+                    time.sleep(0.5)
             else:
                 with pytest.raises(httpx.TimeoutException):
                     server.http.post(CHAT, json=body, timeout=0.4)

@@ -153,10 +153,11 @@ def test_secrets_are_nowhere_but_where_the_policy_puts_them(
     )
     content = f"{prompt} {email} 'aws_secret={cloud}'"
     quoted = f"bad key {key} in request"
-    for value in (chat("Fine."), (401, {"error": {"message": quoted}}), (500, {"error": quoted}), ConnectionError()):
+    values = (chat("Fine."), (401, {"error": {"message": quoted}}), (500, {"error": quoted}), ConnectionError())
+    for number, value in enumerate(values):
         upstream.answer = lambda _, value=value: value
         for streams in (False, True):
-            response = server.post(CHAT, **ask(f"{content} {value}", stream=streams))
+            response = server.post(CHAT, **ask(f"{content} {number}", stream=streams))
             assert key not in response.text
             assert own_key not in response.text
             if response.status_code != 200:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,19 +15,19 @@ from samebits.gateway.cache import Cache
 from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES, Call
 from samebits.gateway.check import Check, policy_check
 from samebits.gateway.compute import Computer
-from samebits.gateway.errors import RefusedError, UpstreamError, UpstreamTimeoutError
-from samebits.gateway.events import DONE, named_event, plain_event
-from samebits.gateway.flight import Chunk, Flight, Flights
-from samebits.gateway.join import chunks_of, without_usage
+from samebits.gateway.errors import RefusedError, UpstreamError
+from samebits.gateway.events import DONE, plain_event
+from samebits.gateway.flight import Flight, Flights
+from samebits.gateway.join import chunks_of
 from samebits.gateway.levels import Level, includes
 from samebits.gateway.plan import Plan, make_plan
 from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import TenantConfig
+from samebits.gateway.stream import Stream, late
 
 _PREFIX: Final = {CHAT: "chatcmpl", COMPLETIONS: "cmpl", RESPONSES: "resp"}
-_TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 CACHE_HEADER: Final = "x-samebits-cache"
 
 
@@ -125,7 +124,7 @@ class Gateway:
             plan = self.plan(call)
             return await self._answered(plan, answer_id)
         except asyncio.CancelledError:
-            self.note(self.recorder.failed(answer_id, call, plan, None, cancelled=True))
+            self._note(self.recorder.failed(answer_id, call, plan, None, cancelled=True))
             raise
         except SamebitsError as error:
             await self.recorder.failed(answer_id, call, plan, self._describe(error))
@@ -163,7 +162,7 @@ class Gateway:
                         flight.leave()
                     return await self._from_whole(plan, answer_id, outcome, "shared")
         except TimeoutError:
-            raise _late(plan) from None
+            raise late(plan) from None
 
     async def _lead(self, plan: Plan, answer_id: str, key: str | None, limit: asyncio.Timeout) -> Whole | Live:
         status = _status(plan)
@@ -178,7 +177,7 @@ class Gateway:
                 first = await anext(chunks, None)
                 if first is not None:
                     flight.enter()  # for the stream; what follows leaves for this function
-                    stream = _Stream(self, plan, answer_id, flight, status, limit.when())
+                    stream = Stream(self, plan, answer_id, flight, status, limit.when())
                     pieces = stream.pieces(first, chunks)
                     return Live(pieces, {CACHE_HEADER: status}, plan.call.path == RESPONSES, stream.close)
             outcome = await flight.result()
@@ -231,121 +230,14 @@ class Gateway:
             await self.recorder.answered(meta["id"], plan, part, answer, block, None)
         return outcome.whole
 
-    def note(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
+    def cancelled(self, answer_id: str, plan: Plan) -> None:
+        """Sees to it that it is recorded that the client of a stream went away."""
+        self._note(self.recorder.failed(answer_id, plan.call, plan, None, cancelled=True))
+
+    def _note(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._notes.add(task)
         task.add_done_callback(self._notes.discard)
-
-
-class _Stream:
-    """A stream as it comes. Its end is held back until the answer is in the ledger."""
-
-    def __init__(
-        self,
-        gateway: Gateway,
-        plan: Plan,
-        answer_id: str,
-        flight: Flight[Outcome],
-        cache: str,
-        deadline: float | None,
-    ) -> None:
-        self._gateway, self._plan, self._id = gateway, plan, answer_id
-        self._flight, self._cache, self._deadline = flight, cache, deadline
-        self._recorded = self._closed = False
-
-    def close(self) -> None:
-        """Leaves the computation; what was not answered to the end is recorded as cancelled."""
-        if self._closed:
-            return
-        self._closed = True
-        if not self._recorded:
-            recorder = self._gateway.recorder
-            self._gateway.note(recorder.failed(self._id, self._plan.call, self._plan, None, cancelled=True))
-        self._flight.leave()
-
-    async def pieces(self, first: Chunk, chunks: AsyncIterator[Chunk]) -> AsyncIterator[bytes]:
-        """The events.
-
-        Raises:
-            SamebitsError: it fails on the way. That is in the ledger then.
-        """
-        plan, started = self._plan, time.perf_counter() - self._plan.call.arrived
-        try:
-            held = [first] if _ends(first) else []
-            if not held and (piece := _encode(plan, self._as_sent(first))):
-                yield piece
-            async for chunk in self._until(chunks):
-                if held or _ends(chunk):
-                    held.append(chunk)
-                elif piece := _encode(plan, self._as_sent(chunk)):
-                    yield piece
-            outcome = await self._flight.result()
-            answer = await self._gateway.finished(plan, self._id, outcome, self._cache, started)
-        except SamebitsError as error:
-            await self._gateway.failed(self._id, plan, error)
-            self._recorded = True
-            raise
-        self._recorded = True
-        named = plan.call.path == RESPONSES
-        sent = [self._as_sent(chunk) for chunk in held]
-        _put_block(sent, answer["samebits"], named)
-        yield b"".join([_encode(plan, chunk) for chunk in sent] + ([] if named else [DONE]))
-
-    async def _until(self, chunks: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
-        while True:
-            try:
-                async with asyncio.timeout_at(self._deadline):
-                    chunk = await anext(chunks, None)
-            except TimeoutError:
-                raise _late(self._plan) from None
-            if chunk is None:
-                return
-            yield chunk
-
-    def _as_sent(self, chunk: Chunk) -> Chunk:
-        route = self._plan.route
-        if self._plan.call.path == RESPONSES:
-            response = chunk.get("response")
-            if route.engine == "upstream" or not isinstance(response, dict):
-                return dict(chunk)
-            return {**chunk, "response": {**response, "id": self._id}}
-        sent = {**chunk, "id": self._id}
-        if sent.get("system_fingerprint", "") is None:
-            del sent["system_fingerprint"]
-        if route.known_fingerprint is not None and "system_fingerprint" not in sent:
-            sent["system_fingerprint"] = route.known_fingerprint
-        return sent
-
-
-def _late(plan: Plan) -> UpstreamTimeoutError:
-    return UpstreamTimeoutError(f"no answer within {plan.route.timeout:g} s; ask for fewer tokens")
-
-
-def _encode(plan: Plan, chunk: Chunk) -> bytes:
-    if plan.call.path == RESPONSES:
-        return named_event(chunk)
-    kept = chunk if plan.wants_usage else without_usage(chunk)
-    return b"" if kept is None else plain_event(kept)
-
-
-def _ends(chunk: Chunk) -> bool:
-    """Whether a chunk is the end of a choice, or of a response."""
-    if chunk.get("type") in _TERMINAL:
-        return True
-    return any(isinstance(c, dict) and c.get("finish_reason") is not None for c in chunk.get("choices") or ())
-
-
-def _put_block(chunks: list[Chunk], block: Mapping[str, Any], named: bool) -> None:
-    if named:
-        for chunk in chunks:
-            if chunk.get("type") in _TERMINAL:
-                chunk["response"] = {**chunk["response"], "samebits": block}
-        return
-    last = max((i for i, chunk in enumerate(chunks) if chunk.get("choices")), default=None)
-    for i, chunk in enumerate(chunks):
-        chunk.pop("samebits", None)
-        if i == last:
-            chunk["samebits"] = block
 
 
 def _status(plan: Plan) -> str:
