@@ -11,6 +11,7 @@
     ├── ConstraintError                   a constraint allows no token, or ran into its limits: the request fails, alone
     ├── OutputInvalid                     a finished output does not satisfy what was asked of its structure
     ├── LedgerError                       the ledger cannot be read or written: what was to be recorded is not
+    ├── ReceiptInvalid                    a receipt is not what its signer signed
     └── MeasurementError                  a check could not be carried out; exit code 3
 
 A broken invariant of samebits itself is an ``AssertionError``: a bug of ours, not an error of the caller.
@@ -106,6 +107,13 @@ class LedgerError(SamebitsError):
     def __init__(self, message: str, *, lost: bool = False) -> None:
         super().__init__(message)
         self.lost = lost
+
+
+class ReceiptInvalid(SamebitsError):  # noqa: N818 - a verdict, not a fault
+    """A receipt does not say what its signer signed, or says nothing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"the receipt is not valid: {message}")
 
 
 class MeasurementError(SamebitsError):

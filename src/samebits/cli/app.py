@@ -11,6 +11,8 @@ from samebits.cli.demo import demo
 from samebits.cli.doctor import doctor
 from samebits.cli.generate import generate
 from samebits.cli.info import info
+from samebits.cli.keys import app as keys
+from samebits.cli.ledger import app as ledger
 from samebits.cli.serve import serve
 
 app = typer.Typer(
@@ -30,3 +32,5 @@ app.command()(cache)
 app.command()(audit)
 app.command()(doctor)
 app.command()(advise)
+app.add_typer(ledger, name="ledger")
+app.add_typer(keys, name="keys")

@@ -59,12 +59,16 @@ class Anchors:
 
         Where they cannot be written, that is a warning: the records themselves are stored. It is tried again later.
         """
-        self._pending.update({record.tenant: Head(record.seq, record.hash) for record in stored})
+        self.note_heads({record.tenant: Head(record.seq, record.hash) for record in stored})
         if time.monotonic() >= self._next:
             try:
                 self.write()
             except LedgerError as error:
                 warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+
+    def note_heads(self, heads: Mapping[str, Head]) -> None:
+        """Remembers heads until the next ``write``."""
+        self._pending.update(heads)
 
     def write(self) -> None:
         """Writes what is pending, on to the disk.

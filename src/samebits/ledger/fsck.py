@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,13 +18,14 @@ from samebits.ledger.canonical import digest
 from samebits.ledger.chain import Head, hash_of
 from samebits.ledger.database import reading
 from samebits.ledger.entry import Record
+from samebits.ledger.lines import LineDamagedError, Lines
 from samebits.ledger.spans import Spans
 from samebits.ledger.store import Ledger, read_chain, read_heads, tenants_of
 from samebits.ledger.tombstone import TOMBSTONE, spans_of
 
 MOST_SHOWN: Final = 1000  # problems that are kept; the rest is counted
 
-Fault = Literal["body", "link", "gap", "position", "head", "tail", "anchor", "pruned", "tombstone", "database"]
+Fault = Literal["body", "link", "gap", "position", "head", "tail", "anchor", "pruned", "tombstone", "database", "line"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Problem:
             in the middle; ``position``: a chain begins before 1; ``head``: the table of heads contradicts the records;
             ``tail``: an anchor is beyond the chain's end; ``anchor``: a record is not the one that was anchored;
             ``pruned``: a body is missing without a tombstone; ``tombstone``: one that says nothing; ``database``: the
-            database itself is damaged.
+            database itself is damaged; ``line``: a line of an export is.
         seq: position in the tenant's chain; 0 where there is none.
     """
 
@@ -89,14 +92,7 @@ def check(ledger: Ledger, anchors: Path | None = None) -> Report:
         LedgerError: the database cannot be reached.
     """
     report = Report()
-    noted: dict[str, list[Anchor]] = {}
-    if anchors is not None:
-        read = read_anchors(anchors)
-        for number, position in read.damaged.items():
-            report.note(f"anchors: line {number}, at byte {position}, is cut short or damaged, and was passed over")
-        for anchor in read.anchors:
-            noted.setdefault(anchor.tenant, []).append(anchor)
-        report.anchors = len(read.anchors)
+    noted = _noted(report, anchors)
     with ThreadPoolExecutor(1, "samebits-fsck") as beside:
         database = beside.submit(_damage, ledger)
         _check_chains(report, ledger, noted)
@@ -105,11 +101,44 @@ def check(ledger: Ledger, anchors: Path | None = None) -> Report:
     return report
 
 
+def check_lines(path: Path, anchors: Path | None = None) -> Report:
+    """Checks an export, each chain from the first of its records in the file on.
+
+    Raises:
+        InputError: the file or the anchors cannot be read.
+    """
+    report, lines = Report(), Lines(path)
+    noted = _noted(report, anchors)
+    try:
+        for tenant, chain in groupby(lines, lambda record: record.tenant):
+            if tenant in report.heads:
+                report.add("position", tenant, 0, "the chain is in more than one piece")
+            check_chain(report, tenant, chain, noted.pop(tenant, ()))
+    except LineDamagedError as error:
+        report.add("line", "", error.line, f"{error.message}; what is behind it was not read")
+    if (torn := lines.torn) is not None:
+        report.add("line", "", torn.line, f"line {torn.line}, at byte {torn.position}, is cut short: {torn.size} bytes")
+    for tenant, rest in noted.items():
+        check_chain(report, tenant, (), rest)
+    return report
+
+
+def _noted(report: Report, anchors: Path | None) -> dict[str, list[Anchor]]:
+    """Anchors by tenant; lines that say nothing become notes."""
+    noted: dict[str, list[Anchor]] = {}
+    if anchors is not None:
+        read = read_anchors(anchors)
+        for number, position in read.damaged.items():
+            report.note(f"anchors: line {number}, at byte {position}, is cut short or damaged, and was passed over")
+        for anchor in read.anchors:
+            noted.setdefault(anchor.tenant, []).append(anchor)
+        report.anchors = len(read.anchors)
+    return noted
+
+
 def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Anchor]]) -> None:
     try:
-        with reading(ledger.engine) as connection:
-            if connection.dialect.name == "sqlite":
-                _accept_any_bytes(connection)
+        with reading(ledger.engine) as connection, _any_bytes(connection):
             heads = read_heads(connection)
             for tenant in sorted({*tenants_of(connection), *noted}):
                 if not _is_unicode(tenant):
@@ -121,11 +150,19 @@ def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Ancho
         report.add("database", "", 0, str(error))
 
 
-def _accept_any_bytes(connection: sa.Connection) -> None:
-    """A text that is damaged is to be found by its hash, and must not end the check."""
+@contextmanager
+def _any_bytes(connection: sa.Connection) -> Iterator[None]:
+    """Texts of SQLite as they are: one that is damaged is to be found by its hash, and must not end the check."""
     raw = connection.connection.driver_connection
     assert raw is not None
+    if connection.dialect.name != "sqlite":
+        yield
+        return
     raw.text_factory = lambda text: text.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        raw.text_factory = str
 
 
 def _is_unicode(text: str) -> bool:
@@ -154,7 +191,7 @@ def check_chain(report: Report, tenant: str, chain: Iterable[Record], anchors: I
         elif record.seq != seq + 1:
             report.add("gap", tenant, seq + 1, f"records {seq + 1} to {record.seq - 1} are missing")
         seq = record.seq
-        if hash_of(record) != record.hash:
+        if hash_of(record) != record.hash or record.prev != last.hash:
             report.add("link", tenant, seq, "the record, or its link to the one before, was changed")
         if record.body is None:
             report.pruned += 1

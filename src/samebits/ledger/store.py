@@ -187,7 +187,7 @@ def extend(connection: sa.Connection, sealed: Sequence[Sealed], clock: Callable[
         stored: gets the records, in the order of ``sealed``.
     """
     # In one order everywhere, so that two servers do not wait for each other's chains.
-    grown = {tenant: _lock_head(connection, tenant) for tenant in sorted({item.tenant for item in sealed})}
+    grown = {tenant: lock_head(connection, tenant) for tenant in sorted({item.tenant for item in sealed})}
     for item in sealed:
         record = link(
             grown[item.tenant], tenant=item.tenant, id=item.id, kind=item.kind, time_ns=clock(), body=item.body
@@ -205,7 +205,8 @@ def insert(connection: sa.Connection, new: Sequence[Record]) -> None:
     connection.execute(records.insert(), [{name: getattr(record, name) for name in names} for record in new])
 
 
-def _lock_head(connection: sa.Connection, tenant: str) -> Head:
+def lock_head(connection: sa.Connection, tenant: str) -> Head:
+    """The head of a chain, which nobody else can change until the transaction ends."""
     chosen = sa.select(heads.c.seq, heads.c.hash).where(heads.c.tenant == tenant).with_for_update()
     found = connection.execute(chosen).one_or_none()
     if found is None:

@@ -59,6 +59,11 @@ class AsyncLedger:
                 self._changed.notify()
             return await waiting.future
 
+    @property
+    def waiting(self) -> int:
+        """Entries that no transaction has taken yet."""
+        return len(self._queue)
+
     async def close(self) -> None:
         """Stores what waits, and closes the ledger. Closing again does nothing."""
         with self._changed:

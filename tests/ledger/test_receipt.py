@@ -1,0 +1,181 @@
+"""Receipts: what was signed verifies, and nothing else does; the vectors of docs/receipt.md are what we make."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from tests.ledger.conftest import DIGEST, make_entry
+
+from samebits.errors import InputError, ReceiptInvalid
+from samebits.ledger import Ledger
+from samebits.ledger.canonical import canonical, digest
+from samebits.ledger.chain import Head, link
+from samebits.ledger.entry import Record
+from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, Signer, read_public, read_signer, write_new
+from samebits.ledger.receipt import PAYLOAD_TYPE, envelope, receipt_of, statement_of, verify
+
+ROOT = Path(__file__).parents[2]
+SIGNER = Signer.of(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
+FENCE = re.compile(r"^```json\n(.*?)\n```$", re.MULTILINE | re.DOTALL)
+
+
+def vector_record() -> Record:
+    """The record of docs/receipt.md: nothing about it is random."""
+    digests = dict.fromkeys(("rendered_prompt", "form", "error"), None)
+    digests |= {
+        "answer": digest(b'{"choices":[]}'),
+        "request": digest(b'{"model":"m"}'),
+        "prompt_tokens": digest(b"prompt"),
+        "output_tokens": digest(b"output"),
+        "logprobs": digest(b"logprobs"),
+    }
+    body = {
+        "digests": digests,
+        "level": {"asked": None, "declared": "portable"},
+        "model": {"asked": "m", "name": "m", "revision": None, "fingerprint": DIGEST, "engine": "embedded"},
+        "seed": str(2**63 - 1),
+    }
+    head = Head(41, digest(b"the record before"))
+    return link(head, tenant="té", id="chatcmpl-1", kind="answer", time_ns=1796039129121795916, body=canonical(body))
+
+
+@pytest.fixture(scope="module")
+def receipt() -> bytes:
+    return receipt_of(vector_record(), SIGNER)
+
+
+def test_what_was_signed_verifies(sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.append([make_entry(1)])
+        [record] = ledger.append([make_entry(2, level_declared="portable", seed=7)])
+    found = verify(receipt_of(record, SIGNER) + b"\n", SIGNER.public)
+    assert found.record == record._replace(body=None)
+    assert (found.level, found.seed, found.model["fingerprint"]) == ("portable", 7, DIGEST)
+    assert found.digests["request"] == digest(canonical(make_entry(2).request))
+    assert found.digests["answer"] == digest(canonical(make_entry(2).answer))
+
+
+def test_no_bit_can_be_changed(receipt: bytes) -> None:
+    verify(receipt, SIGNER.public)
+    for bit in range(8 * len(receipt)):
+        altered = bytearray(receipt)
+        altered[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ReceiptInvalid):
+            verify(bytes(altered), SIGNER.public)
+
+
+def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The places of all leaves of a JSON value."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path for key, item in items for path in paths(item, (*here, key))] or [here]
+
+
+STATEMENT: dict[str, Any] = statement_of(vector_record())
+
+
+@pytest.mark.parametrize("path", paths(STATEMENT), ids=lambda p: ".".join(map(str, p)))
+def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any, ...]) -> None:
+    outer, changed = json.loads(receipt), json.loads(json.dumps(STATEMENT))
+    target = changed
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = "altered"
+    outer["payload"] = base64.b64encode(canonical(changed)).decode()
+    with pytest.raises(ReceiptInvalid, match="signature"):
+        verify(canonical(outer), SIGNER.public)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"_type": "x"},
+        {"predicateType": "urn:samebits:receipt:2"},
+        {"subject": []},
+        {"more": 1},
+        {"predicate": {}},
+        {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"seq": 43}}},
+        {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"seq": "42"}}},
+        {"predicate": STATEMENT["predicate"] | {"digests": STATEMENT["predicate"]["digests"] | {"answer": DIGEST}}},
+    ],
+)
+def test_a_signed_statement_must_agree_with_itself(change: dict[str, Any]) -> None:
+    with pytest.raises(ReceiptInvalid):
+        verify(envelope(canonical(STATEMENT | change), SIGNER), SIGNER.public)
+
+
+def test_forms_that_say_the_same_are_refused(receipt: bytes) -> None:
+    outer = json.loads(receipt)
+    for other in (
+        json.dumps(outer).encode(),
+        receipt + b" ",
+        receipt + b"\n\n",
+        canonical(outer | {"note": "x"}),
+        canonical(outer | {"signatures": outer["signatures"] * 2}),
+        canonical(outer | {"signatures": []}),
+        canonical(outer | {"payload": outer["payload"] + "\n"}),
+        receipt[:-1],
+        b"",
+        b"[]",
+        b"[" * 100_000,
+    ):
+        with pytest.raises(ReceiptInvalid):
+            verify(other, SIGNER.public)
+
+
+def test_another_key_does_not_verify(receipt: bytes) -> None:
+    with pytest.raises(ReceiptInvalid, match="was not signed by the key"):
+        verify(receipt, Signer.new().public)
+
+
+def test_only_answers_have_receipts(sqlite_url: str) -> None:
+    with Ledger.open(sqlite_url) as ledger:
+        [error, answer] = ledger.append([make_entry(kind="error"), make_entry()])
+    for record, said in ((error, "kind error"), (answer._replace(body=None), "pruned")):
+        with pytest.raises(InputError, match=said):
+            receipt_of(record, SIGNER)
+
+
+def test_keys_are_written_once_and_read_back(tmp_path: Path) -> None:
+    signer = write_new(tmp_path / "keys")
+    private, public = tmp_path / "keys" / PRIVATE_NAME, tmp_path / "keys" / PUBLIC_NAME
+    assert private.stat().st_mode & 0o777 == 0o600
+    assert read_signer(private).public.id == read_public(public).id == signer.public.id
+    with pytest.raises(InputError, match="never overwritten"):
+        write_new(tmp_path / "keys")
+
+
+def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    other = X25519PrivateKey.generate()
+    for data in (
+        b"sentinel-7431",
+        b"",
+        other.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        other.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+    ):
+        path.write_bytes(data)
+        for read in (read_signer, read_public):
+            with pytest.raises(InputError) as caught:
+                read(path)
+            assert "sentinel" not in str(caught.value)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_public(tmp_path / "none")
+
+
+def test_the_vectors_of_the_specification(receipt: bytes) -> None:
+    body, statement, whole = FENCE.findall((ROOT / "docs" / "receipt.md").read_text(encoding="utf-8"))
+    assert body.encode() == vector_record().body
+    assert statement.encode() == canonical(STATEMENT)
+    assert whole.encode() == receipt
+    outer = json.loads(whole)
+    assert base64.b64decode(outer["payload"]).decode() == statement
+    assert outer["payloadType"] == PAYLOAD_TYPE
+    assert verify(whole.encode(), SIGNER.public).record.seq == 42
