@@ -122,10 +122,10 @@ class Stub:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         for chunk in chunks(asked, value):
-            await response.write(
-                b"data: " + (chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()) + b"\n\n"
-            )
-            await asyncio.sleep(self.delay)
+            data = chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()
+            await response.write(b"data: " + data + b"\n\n")
+            if data != b"[DONE]":
+                await asyncio.sleep(self.delay)
         return response
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import threading
 import time
@@ -31,6 +32,13 @@ def steady(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name != "id"} | {
         "samebits": block | {"gateway": gateway, "receipt_id": None}
     }
+
+
+def wait_until(condition: Any) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "it does not happen"
+        time.sleep(0.005)
 
 
 # ---- alone -----------------------------------------------------------------------------------------------------------
@@ -224,24 +232,20 @@ def test_a_refusal_is_shared(serve: Any, upstream: Stub) -> None:
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_followers_outlive_the_leaders_client(serve: Any, upstream: Stub, streams: bool) -> None:
-    upstream.delay = 1.0 if not streams else 0.3
+    upstream.delay = 3.0 if not streams else 0.5
     server = serve()
+    leader = http.client.HTTPConnection(server.url.removeprefix("http://"))
+    leader.request("POST", CHAT, json.dumps(ask(stream=streams)), {"content-type": "application/json"})
+    if streams:
+        assert leader.getresponse().readline().startswith(b"data:")
+    flights = server.service.gateway._flights._open
+    wait_until(lambda: len(flights) == 1)
+    [flight] = flights.values()
     with ThreadPoolExecutor() as pool:
-
-        def leader() -> None:
-            body = ask(stream=streams)
-            if streams:
-                with server.http.stream("POST", CHAT, json=body) as response:
-                    next(response.iter_lines())
-                    time.sleep(0.5)
-            else:
-                with pytest.raises(httpx.TimeoutException):
-                    server.http.post(CHAT, json=body, timeout=0.4)
-
-        first = pool.submit(leader)
-        time.sleep(0.2)
         follower = pool.submit(lambda: httpx.post(server.url + CHAT, json=ask(), timeout=30))
-        first.result()
+        wait_until(lambda: flight._waiting == 2)
+        leader.close()
+        wait_until(lambda: flight._waiting == 1)
         assert follower.result().status_code == 200
         assert follower.result().headers[HEADER] == "shared"
     assert (upstream.calls, upstream.gone) == (1, 0)

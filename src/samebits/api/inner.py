@@ -27,6 +27,9 @@ class InnerReply:
         while (piece := await self._run.body.get()) is not _END:
             yield piece
 
+    async def drain(self) -> None:
+        """See ``Reply.drain``: there is no connection."""
+
     async def close(self) -> None:
         """See ``Reply.close``."""
         await self._run.end()

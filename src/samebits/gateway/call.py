@@ -62,6 +62,10 @@ class Reply(Protocol):
         """
         ...
 
+    async def drain(self) -> None:
+        """Waits a moment for the end of a body of which nothing more is wanted, so that its connection can be kept."""
+        ...
+
     async def close(self) -> None:
         """Gives it up, whether it was read or not; what computes it is told to stop."""
         ...

@@ -145,14 +145,15 @@ class Computer:
         if plan.call.streams and "usage" not in outcome.whole and plan.route.engine == "upstream":
             return  # a plain answer would have it
         # Under what the upstream says it is now, which the next request will look for.
-        key = replace(plan.parts, identity=plan.route.identity).digest
+        identity = plan.route.identity
+        parts = plan.parts if plan.parts.identity == identity else replace(plan.parts, identity=identity)
         kept = {
             "whole": outcome.whole,
             "route": outcome.route.name,
             "attempt": outcome.attempt,
             "valid": outcome.valid,
         }
-        self._cache.put(key, plan.call.tenant, kept)
+        self._cache.put(parts.digest, plan.call.tenant, kept)
 
 
 async def _send(path: str, route: Route, body: Mapping[str, Any]) -> Reply:
@@ -165,6 +166,7 @@ async def _joined(path: str, reply: Reply, emit: Emit) -> dict[str, Any]:
     async for chunk in read_events(reply.pieces()):
         if chunk is None:
             joiner.done = True
+            await reply.drain()
             break
         _raise_error(chunk)
         joiner.add(chunk)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from samebits.gateway.call import CHAT, COMPLETIONS
@@ -54,7 +55,7 @@ class KeyParts:
             "body": form_of(self.body),
         }
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The key.
 
