@@ -272,3 +272,14 @@ def test_a_declared_mode_is_verified_at_the_start(
         serve(m=keys)
     assert caught.value.field == "models.m.level"
     assert serve(m={"api": api, "level": "run"}), "a weaker level needs no mode"
+
+
+def test_the_metrics_tell_of_the_gateway(serve: Any, upstream: Stub) -> None:
+    server = serve()
+    for content in ("a", "a", "b"):
+        server.post(CHAT, **ask(content))
+    lines = server.http.get("/metrics").text.splitlines()
+    assert 'samebits_cache_events_total{event="hits"} 1.0' in lines
+    assert "samebits_cache_entries 2.0" in lines
+    assert 'samebits_upstream_requests_total{model="m"} 2.0' in lines
+    assert 'samebits_upstream_resting{model="m"} 0.0' in lines

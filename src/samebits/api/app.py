@@ -14,7 +14,7 @@ from samebits.api import cache_routes, chat, completions, errors, models, native
 from samebits.api.auth import ApiKeys
 from samebits.api.config import ModelConfig, ServerConfig
 from samebits.api.front import Front
-from samebits.api.metrics import Metrics
+from samebits.api.metrics import GatewayMetrics, Metrics
 from samebits.api.middleware import Gate
 from samebits.api.served import Served
 from samebits.api.service import Service
@@ -64,6 +64,7 @@ def make_app(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys = NO_K
     service = Service(config, served, metrics, started=created)
     setup = make_gateway(service)
     service.gateway = setup.gateway
+    metrics.registry.register(GatewayMetrics(setup.gateway, setup.upstreams))
     if setup.upstreams:
         asyncio.run(setup.verify())
 

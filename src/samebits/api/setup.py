@@ -148,5 +148,5 @@ def _recorder(config: ServerConfig) -> Recorder:
     keys: LedgerConfig = config.ledger
     if keys.url is None:
         return Recorder()
-    ledger = AsyncLedger(Ledger.open(keys.url, privacy=Privacy(keys.privacy)))
+    ledger = AsyncLedger(Ledger.open(keys.url, privacy=Privacy(keys.privacy), anchors=keys.anchors))
     return Recorder(ledger, keys.receipts, config.date.isoformat())

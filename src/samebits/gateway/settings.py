@@ -97,5 +97,6 @@ class LedgerConfig:
     """Where records of answers go."""
 
     url: str | None = key(None, "Database: sqlite:///FILE or postgresql://…; none")
+    anchors: str | None = key(None, "File to which heads of the chains are noted; none")
     privacy: Privacy = key("full", "What is stored of texts: full, digest-only or redacted")
     receipts: bool = key(True, "Name a receipt in each answer")
