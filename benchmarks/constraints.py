@@ -1,6 +1,8 @@
-"""What a grammar costs in a step of 32 sequences: finding what is allowed, choosing among it, taking it in.
+"""What a grammar costs in a step of 32 sequences: finding what is allowed, choosing among it, taking it in; and what is
+left of the engine's throughput.
 
-In CPU time of the engine's thread, which is the only one that works then; other load on the machine hardly moves it.
+The parts are in CPU time of the engine's thread, which is the only one that works then; other load hardly moves it.
+Throughput is the best of interleaved rounds.
 
 ``python -m benchmarks.constraints``
 """
@@ -17,7 +19,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from samebits import kernels
+from samebits import LLM, kernels
 from samebits.engine import SamplingParams
 from samebits.engine.request import Sequence
 from samebits.engine.sampler import sample_rows
@@ -26,6 +28,7 @@ from samebits.models.load import load_source
 from samebits.structured import GrammarCompiler, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, Vocabulary
 
 STREAMS, STEPS = 32, 80
+NEW_TOKENS, ROUNDS = 128, 3
 SPECS: dict[str, StructuredSpec] = {
     "JSON schema": JsonSchema.of(
         {
@@ -90,6 +93,24 @@ def measure(compiler: GrammarCompiler, spec: StructuredSpec | None, vocab_size: 
     return Cost(compiled, *map(statistics.median, zip(*parts, strict=True)))
 
 
+def throughput() -> dict[str, float]:
+    """Tokens per second of 32 streams of equal length, without and with each form that goes on for so long."""
+    prompts = [f"{i}. Once upon a time" for i in range(STREAMS)]
+    best = dict.fromkeys(("none", "JSON schema", "pattern", "grammar"), 0.0)
+    with LLM("smollm2") as llm:
+        for _ in range(ROUNDS):
+            for name in best:
+                spec = SPECS.get(name)
+                params = SamplingParams(max_tokens=NEW_TOKENS, temperature=1.0, seed=1, ignore_eos=spec is None)
+                time.sleep(0.5)
+                begin = time.perf_counter()
+                found = llm.generate(prompts, params, structured=spec)
+                seconds = time.perf_counter() - begin
+                assert all(len(c.token_ids) == NEW_TOKENS for c in found), f"{name}: an answer ended early"
+                best[name] = max(best[name], STREAMS * NEW_TOKENS / seconds)
+    return best
+
+
 def main() -> None:
     source = load_source("smollm2")
     vocab_size, eos_ids = source.config.vocab_size, source.tokenizer.eos_ids
@@ -102,7 +123,15 @@ def main() -> None:
         cost = none if spec is None else measure(compiler, spec, vocab_size, eos_ids)
         more = cost.allowed + cost.chosen + cost.taken - none.allowed - none.chosen - none.taken
         table.add_row(name, *(f"{x:.1f}" for x in (cost.compiled, cost.allowed, cost.chosen, cost.taken, more)))
-    Console(width=120).print(table)
+    console = Console(width=120)
+    console.print(table)
+    rates = Table(title=f"Throughput of the engine, {STREAMS} streams of {NEW_TOKENS} tokens")
+    for column in ("form", "tok/s", "of none"):
+        rates.add_column(column, justify="right")
+    best = throughput()
+    for name, rate in best.items():
+        rates.add_row(name, f"{rate:.0f}", f"{rate / best['none']:.0%}")
+    console.print(rates)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import pytest
 from samebits import SamplingParams
 from samebits.engine import Event, Request
 from samebits.errors import InputError
-from samebits.llm import split_prompts
+from samebits.inputs import split_prompts
 from stub_llm import StubLLM
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Self, TypeGuard
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,15 @@ from samebits.engine import (
     run_searches,
 )
 from samebits.errors import EngineFailedError, InputError, OutputInvalid, shown
+from samebits.inputs import (
+    PROMPT_REMEDY,
+    Prompt,
+    is_conversation,
+    is_ids,
+    split_params,
+    split_prompts,
+    split_structured,
+)
 from samebits.models.batch import Batch
 from samebits.models.chat_template import DEFAULT_DATE
 from samebits.models.decoder import Decoder
@@ -40,10 +49,7 @@ from samebits.models.load import load_source
 from samebits.numerics import PROFILES, VERSION, digest_json
 from samebits.structured import GrammarCompiler, StructuredSpec, Vocabulary, validate
 
-Prompt = str | Sequence[Mapping[str, Any]] | Sequence[int]
-
 DEFAULT_KV_MEMORY = 512 << 20
-PROMPT_REMEDY = "Give a text, a list of messages, a list of token ids, or a list of those."
 
 
 class LLM:
@@ -179,8 +185,8 @@ class LLM:
         on_event: Callable[[int, Event], None] | None,
     ) -> list[Completion]:
         many = split_prompts(prompts)
-        each = [self.resolve(p.explicit) for p in _split_params(params, len(many))]
-        specs = _split_structured(structured, len(many))
+        each = [self.resolve(p.explicit) for p in split_params(params, len(many))]
+        specs = split_structured(structured, len(many))
         requests = [
             Request(
                 tuple(self.encode_prompt(prompt, date=date)),
@@ -400,82 +406,6 @@ class LLM:
 
 def _another_runs(call: str) -> InputError:
     return InputError("another request runs", field=call, remedy="Wait for its end, or drive the engine yourself.")
-
-
-def is_prompt(value: object) -> TypeGuard[Prompt]:
-    """Whether it is one prompt, by all of its elements."""
-    return isinstance(value, str) or is_ids(value) or is_conversation(value)
-
-
-def is_ids(value: object) -> TypeGuard[Sequence[int]]:
-    """Whether it is a list of token ids; an empty list counts."""
-    if isinstance(value, np.ndarray):
-        return value.ndim == 1 and value.dtype.kind in "iu"
-    return _is_list(value) and all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in value)
-
-
-def is_conversation(value: object) -> TypeGuard[Sequence[Mapping[str, Any]]]:
-    """Whether it is a list of messages, one or more."""
-    return _is_list(value) and len(value) > 0 and all(isinstance(i, Mapping) for i in value)
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
-
-
-def split_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or many, as a list.
-
-    Raises:
-        InputError: neither a prompt nor a list of prompts, or an empty list.
-    """
-    if isinstance(prompts, list | tuple) and not prompts:
-        raise InputError("is empty", field="prompts", remedy=PROMPT_REMEDY)
-    if is_prompt(prompts):
-        return [prompts]
-    given: object = prompts
-    many = list(given) if isinstance(given, np.ndarray) and given.ndim > 0 else given
-    if not isinstance(many, list | tuple):
-        raise InputError(f"{type(prompts).__name__} is no kind of prompt", field="prompts", remedy=PROMPT_REMEDY)
-    each: list[Prompt] = []
-    for i, prompt in enumerate(many):
-        if not is_prompt(prompt):
-            raise InputError(f"{shown(prompt)} is not a prompt", field=f"prompts[{i}]", remedy=PROMPT_REMEDY)
-        each.append(prompt)
-    return each
-
-
-def _split_params(params: object, prompts: int) -> list[SamplingParams]:
-    one = SamplingParams() if params is None else params
-    each: list[SamplingParams] = []
-    for value in one if isinstance(one, list | tuple) else [one] * prompts:
-        if not isinstance(value, SamplingParams):
-            raise InputError(
-                f"{type(value).__name__} is not SamplingParams", field="params", remedy="Give SamplingParams(…)."
-            )
-        each.append(value)
-    if len(each) != prompts:
-        raise InputError(
-            f"{len(each)} for {prompts} prompts", field="params", remedy="Give one, or one for each prompt."
-        )
-    return each
-
-
-def _split_structured(structured: object, prompts: int) -> list[StructuredSpec | None]:
-    each: list[StructuredSpec | None] = []
-    for value in structured if isinstance(structured, list | tuple) else [structured] * prompts:
-        if value is not None and not isinstance(value, StructuredSpec):
-            raise InputError(
-                f"{type(value).__name__} is no structure",
-                field="structured",
-                remedy="Give JsonSchema.of(…) or another.",
-            )
-        each.append(value)
-    if len(each) != prompts:
-        raise InputError(
-            f"{len(each)} for {prompts} prompts", field="structured", remedy="Give one, or one for each prompt."
-        )
-    return each
 
 
 def _judged(event: Event, spec: StructuredSpec | None) -> Event:

@@ -113,7 +113,7 @@ def test_bytes_of_tokens_add_up_to_the_text(api: Live, script: Any) -> None:
             "messages[0].content[0].type",
             "invalid_value",
         ),
-        ({"messages": [USER | {"content": "\ud800"}]}, "messages", "invalid_value"),
+        ({"messages": [USER | {"content": "\ud800"}]}, "messages[0].content", "invalid_value"),
         ({"store": True}, "store", "invalid_value"),
         ({"modalities": ["audio"]}, "modalities", "unsupported_parameter"),
         ({"service_tier": "flex"}, "service_tier", "invalid_value"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def test_the_default_limit_is_that_of_openai(api: Live) -> None:
         {"n": 3, "temperature": 1, "seed": 5},
         {"prompt": ["ab", "cd"], "n": 2, "temperature": 0.7, "seed": -1, "logprobs": 3, "stop": ["a", "xy"]},
         {"echo": True},
+        {"prompt": ["Hé", "yo"], "echo": True, "logprobs": 1, "n": 2, "temperature": 1, "seed": 3},
         {"logprobs": 2, "return_token_ids": True, "ignore_eos": True},
         {"prompt": [[1, 2, 3], [4]], "frequency_penalty": 1.5, "logit_bias": {"65": 3}, "echo": True, "n": 2},
     ],
@@ -158,8 +160,25 @@ def test_an_overlong_prompt_is_refused_with_counts(api: Live) -> None:
 def test_echo(api: Live) -> None:
     plain = api.complete("Hällo", max_tokens=4)["choices"][0]["text"]
     assert api.complete("Hällo", max_tokens=4, echo=True)["choices"][0]["text"] == "Hällo" + plain
-    error = api.refused(PATH, prompt="a", echo=True, logprobs=1)
-    assert (error["param"], error["code"]) == ("echo", "unsupported_parameter")
+
+
+def test_an_echoed_prompt_has_log_probabilities(api: Live) -> None:
+    """What a model wrote has the same bits when it is read: the usual way to score a text."""
+    written = api.complete("Hällo", max_tokens=6, logprobs=2, return_token_ids=True, ignore_eos=True)["choices"][0]
+    ids = written["prompt_token_ids"] + written["token_ids"]
+    [read] = api.complete(ids, max_tokens=1, echo=True, logprobs=2)["choices"]
+    start, shape = len(written["prompt_token_ids"]), read["logprobs"]
+    assert shape["token_logprobs"][0] is None
+    assert shape["top_logprobs"][0] is None
+    for name in ("tokens", "token_logprobs", "top_logprobs"):
+        assert shape[name][start:-1] == written["logprobs"][name]
+        assert len(shape[name]) == len(ids) + 1
+    assert all(a <= b for a, b in pairwise(shape["text_offset"]))
+    assert shape["text_offset"][-1] == len(read["text"]) - len(shape["tokens"][-1])
+    [other] = api.complete([ids[1], ids[0], *ids[2:]], max_tokens=1, echo=True, logprobs=2)["choices"]
+    assert other["logprobs"]["token_logprobs"][start:-1] != written["logprobs"]["token_logprobs"]
+    error = api.refused(PATH, prompt="a", echo=True, logprobs=1, use_beam_search=True)
+    assert error["param"] == "echo"
 
 
 def test_legacy_logprobs(script: Any) -> None:

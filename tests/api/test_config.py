@@ -99,6 +99,40 @@ def test_a_file_that_is_no_mapping(tmp_path: Path, content: str) -> None:
         read_config(tmp_path / "none.yaml")
 
 
+BOMB = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("port: 1\nport: 2\n", "'port' stands twice"),
+        ("models:\n  a: {path: x, path: y}\n", "'path' stands twice"),
+        ("models: {a: {}, a: {}}\n", "'a' stands twice"),
+        (BOMB, "10000 values"),
+        ("a: &a [*a]\n", "10000 values"),
+        ("date: 2024-13-45\n", "not YAML"),
+        ("a: " + "[" * 5000, "not YAML|deeply"),
+    ],
+)
+def test_a_file_that_would_be_misread(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(content)
+    with pytest.raises(InputError, match=said) as caught:
+        read_config(path)
+    assert caught.value.field == "config"
+
+
+def test_aliases_and_defaults_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "samebits.yaml"
+    path.write_text(
+        "\ufeffmodels:\n  a: &a {path: p, profile: fp32}\n  b: {<<: *a, profile: int8}\n  c: *a\n", encoding="utf-8"
+    )
+    models = make_config(read_config(path)).models
+    assert [(m.path, m.profile) for m in models.values()] == [("p", "fp32"), ("p", "int8"), ("p", "fp32")]
+
+
 def test_the_models_keys_are_the_arguments_of_llm_with_the_same_defaults() -> None:
     arguments = inspect.signature(LLM.__init__).parameters
     keys = {f.name: f.default for f in dataclasses.fields(ModelConfig) if f.name not in NOT_OF_LLM}
@@ -151,7 +185,7 @@ def test_an_address_that_others_reach_needs_keys(tmp_path: Path, monkeypatch: py
             read_api_keys(make_config(MODELS | {"host": host}))
         assert caught.value.field == "host"
     path = tmp_path / "keys"
-    path.write_text("# team\nalpha\n\n beta \n")
+    path.write_text("\ufeffalpha\n# team\n\n beta \n", encoding="utf-8")
     monkeypatch.setenv("KEYS_OF_A_TEST", "gamma, delta,")
     both = MODELS | {"host": "0.0.0.0", "api_keys_file": str(path), "api_keys_env": "KEYS_OF_A_TEST"}
     keys = read_api_keys(make_config(both))

@@ -208,6 +208,25 @@ def test_parse_of_openai(api: Live) -> None:
     assert answer.choices[0].finish_reason == "stop"
 
 
+def test_a_parsed_message_can_be_sent_back(api: Live) -> None:
+    """OpenAI's client leaves what it has parsed in the message."""
+    said = {"role": "assistant", "content": '{"pitch": 1}'}
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    called = {"role": "assistant", "tool_calls": [call]}
+    with_parsed = call | {"function": call["function"] | {"parsed_arguments": {"x": 1}}}
+    for plain, parsed in (
+        (said, said | {"parsed": {"pitch": 1}}),
+        (called, called | {"tool_calls": [with_parsed]}),
+    ):
+        digests = [
+            api.chat(messages=[USER, message, USER], max_tokens=1)["samebits"]["prompt_tokens_sha256"]
+            for message in (plain, parsed)
+        ]
+        assert digests[0] == digests[1]
+    error = api.refused("/v1/chat/completions", messages=[USER, said | {"parse": 1}])
+    assert error["code"] == "unknown_parameter"
+
+
 def test_instructor_with_a_schema(api: Live) -> None:
     instructor = pytest.importorskip("instructor", reason="the extra 'clients' is not installed")
     openai = pytest.importorskip("openai", reason="the extra 'clients' is not installed")

@@ -68,6 +68,46 @@ def test_decoding_and_prefill_with_and_without_a_cache(api: Live) -> None:
     assert warm["meta_info"]["output_token_logprobs"][0] == first["meta_info"]["output_token_logprobs"][1]
 
 
+def test_log_probabilities_of_a_prompt_are_those_of_generating_it(api: Live) -> None:
+    """SGLang's p_vs_d mode: prefill against decode."""
+    ids = [random.Random(1).randrange(256) for _ in range(60)]
+    sampling = SAMPLING | {"ignore_eos": True}
+    written = generate(api, input_ids=ids, sampling_params=sampling, return_logprob=True, top_logprobs_num=2)
+    for start in (0, 1, 60):
+        read = generate(
+            api,
+            input_ids=[*ids, *written["output_ids"]],
+            sampling_params={"max_new_tokens": 1},
+            return_logprob=True,
+            top_logprobs_num=2,
+            logprob_start_len=start,
+        )["meta_info"]
+        assert len(read["input_token_logprobs"]) == len(read["input_top_logprobs"]) == 72 - start
+        assert read["input_token_logprobs"][60 - start :] == written["meta_info"]["output_token_logprobs"]
+        assert read["input_top_logprobs"][60 - start :] == written["meta_info"]["output_top_logprobs"]
+        assert (read["input_token_logprobs"][0][0] is None) == (start == 0)
+
+
+@pytest.mark.parametrize("text", ["Hi", ["Hi", "Well"]])
+def test_a_stream_holds_the_answer_so_far(api: Live, text: Any) -> None:
+    body = {"text": text, "return_logprob": True, "top_logprobs_num": 1, "logprob_start_len": 0}
+    generate(api, **body)  # so that all find the same in the cache
+    whole = generate(api, **body)
+    wanted = whole if isinstance(whole, list) else [whole]
+    events = api.stream("/generate", sampling_params=SAMPLING, **body)
+    last: dict[int, Any] = {}
+    for event in events:
+        index = event.pop("index", 0)
+        before = last.get(index, {"text": "", "output_ids": [], "meta_info": {"input_token_logprobs": []}})
+        assert event["text"].startswith(before["text"])
+        assert event["output_ids"][:-1] == before["output_ids"]
+        last[index] = event
+    assert len(events) == 12 * len(wanted)
+    for answer in [*wanted, *last.values()]:
+        del answer["meta_info"]["id"]
+    assert [last[i] for i in sorted(last)] == wanted
+
+
 def test_forms_of_an_answer(api: Live) -> None:
     single = generate(api, text="Hi", rid="mine", return_logprob=True, top_logprobs_num=2, return_text_in_logprobs=True)
     meta = single["meta_info"]
@@ -94,8 +134,9 @@ def test_forms_of_an_answer(api: Live) -> None:
         ({"input_ids": [[]]}, "input_ids[0]"),
         ({"input_ids": [99999]}, "prompt"),
         ({"text": "a", "sampling_params": {"regex": "x"}}, "sampling_params.regex"),
-        ({"text": "a", "stream": True}, "stream"),
         ({"text": "a", "logprob_start_len": 0}, "logprob_start_len"),
+        ({"text": "a", "logprob_start_len": 9, "return_logprob": True}, "logprob_start_len"),
+        ({"text": "a", "logprob_start_len": -2, "return_logprob": True}, "logprob_start_len"),
         ({"text": "a", "model": "other"}, "model"),
     ],
 )

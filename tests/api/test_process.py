@@ -92,47 +92,40 @@ def test_an_answer_is_that_of_the_command_line(smollm2: Process) -> None:
 # ---- load ------------------------------------------------------------------------------------------------------------
 
 
+WORDS = ("the", "river", "is", "a", "long", "way", "from", "here", "and", "nobody", "knows", "where", "it", "ends")
+PERSON = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"temperature": 1},
+    {"temperature": 0.7, "top_p": 0.9, "top_k": 40},
+    {"temperature": 1, "n": 3, "stop": [" the"]},
+    {"repetition_penalty": 1.2, "frequency_penalty": 0.5},
+    {"temperature": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": PERSON}}},
+    {"structured_outputs": {"regex": "[a-z]{3,20}( [a-z]{3,20}){0,5}"}},
+    {"temperature": 1, "n": 2, "structured_outputs": {"choice": ["yes", "no", "perhaps"]}},
+    {"structured_outputs": {"grammar": 'start: item (", " item)*\nitem: /[A-Z][a-z]{1,9}/'}},
+]
+
+
 def some_requests(count: int, longest: int, rng: random.Random) -> list[dict[str, Any]]:
-    """Different requests: lengths, seeds, parameters, several choices and prompts.
+    """Different requests: lengths, seeds, parameters, forms, several choices and prompts.
 
     Args:
         longest: words of the longest prompts.
     """
-    words = [
-        "the",
-        "river",
-        "is",
-        "a",
-        "long",
-        "way",
-        "from",
-        "here",
-        "and",
-        "nobody",
-        "knows",
-        "where",
-        "it",
-        "ends",
-        "or",
-        "why",
-        "it",
-        "began",
-    ]
     requests: list[dict[str, Any]] = []
     for i in range(count):
-        prompt: Any = " ".join(rng.choices(words, k=rng.choice([1, 5, longest // 4, longest])))
+        prompt: Any = " ".join(rng.choices(WORDS, k=rng.choice([1, 5, longest // 4, longest])))
         if i % 5 == 4:
             prompt = [prompt, "Once upon a time"]
-        kind: dict[str, Any] = rng.choice(
-            [
-                {},
-                {"temperature": 1, "seed": i},
-                {"temperature": 0.7, "seed": -1, "top_p": 0.9, "top_k": 40},
-                {"temperature": 1, "seed": 0, "n": 3, "stop": [" the"]},
-                {"repetition_penalty": 1.2, "frequency_penalty": 0.5},
-            ]
-        )
-        requests.append({"prompt": prompt, "max_tokens": rng.randrange(1, 4 + longest // 10)} | kind)
+        kind = KINDS[i % len(KINDS)]
+        seed = {"seed": rng.choice([-1, 0, i])} if "temperature" in kind else {}
+        requests.append({"prompt": prompt, "max_tokens": rng.randrange(1, 4 + longest // 10)} | kind | seed)
     return requests
 
 
@@ -144,7 +137,6 @@ def outcome(answer: dict[str, Any]) -> tuple[Any, ...]:
 
 def streamed(server: Process, body: dict[str, Any], leave: bool) -> tuple[Any, ...] | None:
     """The outcome of a stream; None where the client leaves after its beginning."""
-    sent = {"model": "smollm2", "stream": True} | body
     sent = {"model": "smollm2", "stream": True} | body
     with server.http.stream("POST", "/v1/completions", json=sent) as response:
         texts: dict[int, str] = {}

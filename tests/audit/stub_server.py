@@ -71,11 +71,18 @@ class Stub:
         model: from a request to its answer.
         models: what /v1/models lists.
         flush: whether /flush_cache exists.
+        version: what /version tells; None: there is no such path.
     """
 
     def __init__(
-        self, model: Callable[[Incoming], Answer], *, models: tuple[str, ...] = (MODEL,), flush: bool = True
+        self,
+        model: Callable[[Incoming], Answer],
+        *,
+        models: tuple[str, ...] = (MODEL,),
+        flush: bool = True,
+        version: object = None,
     ) -> None:
+        self.version = version
         self.model, self.models, self.has_flush = model, models, flush
         self.requests: list[Incoming] = []
         self.flushes = 0
@@ -150,6 +157,8 @@ class _Connection(asyncio.Protocol):
             self._stub.flushes += 1
             self._stub.seen.clear()
             self._send(200, {"pages": 0})
+        elif self._path == "/version" and self._stub.version is not None:
+            self._send(200, self._stub.version, {"server": "stub/3"})
         elif self._path == "/v1/chat/completions":
             self._task = asyncio.ensure_future(self._chat(json.loads(self._body), self._headers))
         else:
@@ -188,9 +197,7 @@ class _Connection(asyncio.Protocol):
         else:
             self._send(200, whole(incoming, answer), answer.headers, cut=answer.drop == "within")
 
-    def _send(
-        self, status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, cut: bool = False
-    ) -> None:
+    def _send(self, status: int, body: object, headers: Mapping[str, str] | None = None, *, cut: bool = False) -> None:
         data = json.dumps(body).encode()
         lines = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
         head = f"HTTP/1.1 {status} X\r\n" + "".join(f"{name}: {value}\r\n" for name, value in lines.items()) + "\r\n"

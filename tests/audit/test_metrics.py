@@ -116,6 +116,14 @@ def test_five_runs_never_look_safe() -> None:
     assert found.view("text").excluded == 0.5
 
 
+def test_what_could_not_be_read_is_said_where_texts_are_equal() -> None:
+    found = measure([*answers("p", None, None, None), *answers("q", "A", "A", "A")])
+    assert found.view("text").verdict == "equal"
+    assert found.view("answer").verdict == "different"
+    assert "Nothing could be read out of 3 of these" in in_words(found.view("answer"))
+    assert "could be read" not in in_words(measure(answers("q", "A", "B")).view("answer"))
+
+
 def test_a_view_that_is_not_offered_says_so() -> None:
     found = measure(runs("p", "a", "a"))
     assert found.view("logprobs").verdict == "not offered"

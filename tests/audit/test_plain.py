@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from samebits.audit.plain import plain
@@ -35,3 +36,9 @@ def test_nested_values_become_json() -> None:
 @pytest.mark.parametrize("value", [None, True, 3, 2.5, "x"])
 def test_what_json_has_stays(value: object) -> None:
     assert plain(value) is value
+
+
+def test_arrays_become_lists_of_any_length() -> None:
+    found = plain({"spread": np.array([0.5, np.inf]), "many": np.zeros(5000)})
+    assert found == {"spread": [0.5, "inf"], "many": [0.0] * 5000}
+    json.dumps(found, allow_nan=False)

@@ -165,6 +165,20 @@ def test_the_newer_name_of_the_limit_is_found(tmp_path: Path) -> None:
     assert server.asked[-1]["max_completion_tokens"] == 8
 
 
+@pytest.mark.parametrize(
+    ("version", "known"),
+    [
+        ({"version": "0.11.2"}, {"version": "0.11.2", "header": "stub/3"}),
+        ({"version": 3}, {"header": "stub/3"}),
+        ([], {"header": "stub/3"}),
+        (None, {}),
+    ],
+)
+def test_what_the_server_says_about_itself_is_noted(tmp_path: Path, version: object, known: dict[str, str]) -> None:
+    with stub(yes, version=version) as server:
+        assert audit(server, tmp_path / "j").measured.known["server"] == known
+
+
 def test_one_model_is_found_and_several_are_asked_about(tmp_path: Path) -> None:
     with stub(yes) as server:
         assert audit(server, tmp_path / "j").measured.known["model"] == "stub"

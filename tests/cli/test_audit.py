@@ -108,12 +108,14 @@ def test_a_key_is_sent_and_shown_nowhere(tmp_path: Path, prompts: str) -> None:
     with stub(quotes) as server:
         ran = audit(
             tmp_path, server.url, "--prompts", prompts, *SMALL, "--key-env", "AUDIT_KEY", "--json", "out.json",
+            "--html", "out.html", "--markdown", "out.md", "--junit", "out.xml",
             AUDIT_KEY=SENTINEL, PYTHONASYNCIODEBUG="1",
         )  # fmt: skip
         assert {r.headers["authorization"] for r in server.requests} == {f"Bearer {SENTINEL}"}
     assert ran.returncode == 0, ran.stderr
     assert "[key]" in ran.stdout, "the control: the server's words with the key in them were shown"
     assert SENTINEL not in ran.stdout + ran.stderr
+    assert "[key]" in (tmp_path / "out.html").read_text("utf-8"), "the control"
     for path in tmp_path.iterdir():
         if path.suffix != ".jsonl" or path.name == "prompts.jsonl":
             assert SENTINEL not in path.read_text(), path

@@ -250,3 +250,27 @@ def test_a_pause_is_over_after_its_time() -> None:
                 await submission.arrivals(pause=60)
 
     run(test)
+
+
+def test_who_waits_for_the_whole_answer_is_not_woken_for_every_token() -> None:
+    async def test() -> None:
+        async with driving() as (driver, _):
+            request = Request((1, 2, 3), SamplingParams(max_tokens=20, ignore_eos=True, n=2, temperature=1.0, seed=1))
+            pieces = await all_events(driver.submit([request, SHORT]))
+            ends = await all_events(driver.submit([request, SHORT], whole=True))
+            assert len(pieces) == 42
+            assert [(r, e.index, e.completion is None) for r, e in ends] == [
+                (0, 0, True), (1, 0, True), (1, 0, False), (0, 0, False), (0, 1, False),
+            ]  # fmt: skip
+            first, second = (
+                {(r, e.index): answer(e.completion) for r, e in events if e.completion} for events in (pieces, ends)
+            )
+            assert first == second
+
+    async def all_events(submission: Submission) -> list[Any]:
+        events: list[Any] = []
+        while arrived := await submission.arrivals():
+            events += arrived
+        return events
+
+    run(test)

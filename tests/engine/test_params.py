@@ -30,16 +30,17 @@ INTEGERS: dict[str, tuple[list[Any], list[Any]]] = {
     "seed": ([None, 0, -1, 1, 2**63 - 1, -(2**63)], [2**63, 2**64, -(2**63) - 1]),  # case S03
     "n": ([1, 128], [0, -1, 129, None]),
     "logprobs": ([None, 0, 20], [-1, 21]),
+    "prompt_logprobs": ([None, 0, 20], [-1, 21]),
 }
 NOT_NUMBERS: list[Any] = ["1", "", b"1", True, False, [1], {}, (1,), 1j]
 OTHERS: dict[str, tuple[list[Any], list[Any]]] = {
     "stop": (
-        ["", "x", [], ["x"], ("x", "yz"), ["x"] * 16],
-        [1, True, None, b"x", [""], ["x", ""], [1], [None], [b"x"], ["x"] * 17, {"x"}, {"x": 1}],
+        ["", "x", [], ["x"], ("x", "yz"), ["x"] * 16, "x" * 1000],
+        [1, True, None, b"x", [""], ["x", ""], [1], [None], [b"x"], ["x"] * 17, "x" * 1001, {"x"}, {"x": 1}],
     ),
     "stop_token_ids": (
-        [[], (), [0], (0, 2**31 - 1)],
-        [1, None, "1", b"1", [-1], [2**31], [1.0], ["1"], [True], [None], {1}, {1: 2}],
+        [[], (), [0], (0, 2**31 - 1), [1] * 1024],
+        [[1] * 1025, 1, None, "1", b"1", [-1], [2**31], [1.0], ["1"], [True], [None], {1}, {1: 2}],
     ),
     "ignore_eos": ([True, False], [None, 0, 1, "true", 0.0]),
     "logit_bias": (

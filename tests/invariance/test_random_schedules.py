@@ -16,6 +16,7 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0, "seed": 7},
     {"temperature": 0.8, "seed": -3, "top_p": 0.9, "top_k": 40, "n": 2},
     {"repetition_penalty": 1.3, "frequency_penalty": 0.5, "logit_bias": {5: 3.0}},
+    {"temperature": 1.0, "seed": 5, "n": 2, "prompt_logprobs": 1},
 )
 
 
@@ -30,7 +31,9 @@ def request(rng: random.Random) -> Request:
 
 
 def answer(completion: Any) -> tuple[Any, ...]:
-    return completion.token_ids, completion.logprobs.tobytes(), completion.text, completion.finish_reason
+    scores = completion.prompt_scores
+    scored = None if scores is None else (scores.array().tobytes(), scores.top_logprobs)
+    return completion.token_ids, completion.logprobs.tobytes(), completion.text, completion.finish_reason, scored
 
 
 def run_schedules(model: str, schedules: int, profile: str) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from samebits.errors import InputError, ModelError
 from samebits.models import ModelSource, Tokenizer, load_source
+from samebits.models.tokenizer import LONG_TEXT
 
 Write = Callable[..., Path]
 
@@ -198,3 +200,45 @@ def test_digest_follows_the_content(write_gguf: Write, tiny: SimpleNamespace) ->
     ]
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
+
+
+# ---- long texts ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [LONG_TEXT - 1, LONG_TEXT, LONG_TEXT + 1, 3 * LONG_TEXT])
+@pytest.mark.parametrize("add_special", [False, True])
+def test_a_long_text_has_the_ids_of_the_plain_call(smollm2: ModelSource, length: int, add_special: bool) -> None:
+    text = ("The <|im_start|> river 12, é漢👩\u200d💻\n" * length)[:length]
+    tokenizer = smollm2.tokenizer
+    assert tokenizer.encode(text, add_special) == tokenizer._backend.encode(text, add_special_tokens=add_special).ids
+
+
+def ticks_during(work: Callable[[], object]) -> int:
+    """How often another thread could do something meanwhile."""
+    ticks: list[int] = []
+    done, begun = threading.Event(), threading.Event()
+
+    def tick() -> None:
+        while not done.wait(0.0005):
+            ticks.append(0)
+            begun.set()
+
+    other = threading.Thread(target=tick)
+    other.start()
+    begun.wait()
+    before = len(ticks)
+    work()
+    count = len(ticks) - before
+    done.set()
+    other.join()
+    return count
+
+
+def test_others_run_while_a_long_text_is_encoded(smollm2: ModelSource) -> None:
+    text = "The river, a day 12 " * 40_000
+    assert ticks_during(lambda: smollm2.tokenizer.encode(text)) > 20
+
+
+def test_control_the_plain_call_lets_nobody_run(smollm2: ModelSource) -> None:
+    text = "The river, a day 12 " * 40_000
+    assert ticks_during(lambda: smollm2.tokenizer._backend.encode(text)) < 20

@@ -14,6 +14,7 @@ from writers import COMPILER, VOCABULARY, accepts, at_random, constraint, refusa
 
 from samebits.errors import InputError
 from samebits.structured import Choice, GrammarCompiler, JsonObject, JsonSchema, Lark, Regex, compiler
+from samebits.structured.spec import spec_size
 
 # ---- case J01 --------------------------------------------------------------------------------------------------------
 
@@ -250,6 +251,29 @@ def test_a_grammar_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made.compile(b)
     assert len(calls) == 4
     assert len(made._known) == 2
+
+
+def test_large_grammars_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    specs = [JsonSchema.of({"const": "x" * 300, "title": str(i)}) for i in range(8)]
+    made = GrammarCompiler(VOCABULARY)
+    for spec in specs:
+        made.compile(spec)
+    assert len(made._known) == 8  # the control: without the bound all are kept
+    monkeypatch.setattr("samebits.structured.compiler.MOST_KEPT", 1000)
+    made.compile(specs[0])
+    made.compile(JsonSchema.of({"const": 1}))
+    assert made._size == sum(spec_size(grammar.spec) for grammar in made._known.values()) <= 1000
+    assert 1 < len(made._known) < 8
+
+
+def test_a_schema_that_is_too_large_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [{"anyOf": [{"properties": {f"k{i}{j}": {"type": "string"}}} for j in range(10)]} for i in range(12)]
+    tries: list[str] = []
+    real = COMPILER._try
+    monkeypatch.setattr(COMPILER, "_try", lambda text: (tries.append(text), real(text))[1])
+    with pytest.raises(InputError, match="schema too large"):
+        COMPILER.compile(JsonSchema.of({"allOf": parts}))
+    assert len(tries) == 1
 
 
 def test_digests_tell_requests_apart() -> None:

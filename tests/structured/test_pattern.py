@@ -6,12 +6,14 @@ import json
 
 import llguidance
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from writers import VOCABULARY, accepts, constraint
 
 from samebits.errors import OutputInvalid
 from samebits.structured import JsonSchema, validate
 from samebits.structured.grammar import HEAD
-from samebits.structured.pattern import PatternError, to_engine
+from samebits.structured.pattern import PatternError, pattern_size, to_engine
 
 CHARACTERS = 'ab1_ \t\n\r\x0b\x0c\x85\xa0\ufeff\u2028\u3000é٢\U0001f600-K\u212aß"\\/&~[]^$.#:'
 PATTERNS = (
@@ -74,3 +76,34 @@ def test_groups_are_limited() -> None:
     with pytest.raises(PatternError, match="more than 100 groups"):
         to_engine("(" * 101 + "a" + ")" * 101)
     assert to_engine("[(((]" * 50 + r"\(" * 200)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        ("", 0),
+        ("abc", 3),
+        ("a*b+c?", 3),
+        ("a{5}", 5),
+        ("a{2,7}", 7),
+        ("a{3,}", 3),
+        ("a{0}", 1),
+        ("ab{3}", 4),
+        ("(ab){3}", 6),
+        ("(a{10}b){10}", 110),
+        ("(((a{9}){9}){9}){9}", 6561),
+        ("(?:a{2}|b{3}){2}", 12),
+        ("(?<n>a){4}", 4),
+        (r"\(a\){3}", 41),
+        (r"[{3}]{2}", 26),
+        (r"[\]{3}]{2}", 30),
+        ("a{,3}", 5),
+    ],
+)
+def test_the_size_of_a_pattern_counts_repetitions(pattern: str, size: int) -> None:
+    assert pattern_size(pattern) == size
+
+
+@given(st.text("ab.(){}[]|*+?\\12,^$pL", max_size=60))
+def test_every_text_has_a_size(pattern: str) -> None:
+    assert pattern_size(pattern) >= 0

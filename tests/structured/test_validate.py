@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from samebits.errors import InputError, OutputInvalid
 from samebits.structured import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, validate
+from samebits.structured.validate import _Validators, pattern_sizes, validator_of
 
 INTEGER = JsonSchema('{"type": "integer"}')
 ANY = JsonSchema("{}")
@@ -126,3 +129,32 @@ def test_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", no_network)
     with pytest.raises(InputError, match=r"\$ref leads out of the schema"):
         validate("1", JsonSchema('{"$ref": "http://127.0.0.1:9/schema.json"}'))
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+LARGE = "^(a{1,900}){1,90}$"  # 81,000 letters: 10 MB
+
+
+def test_patterns_are_bounded_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = JsonSchema.of({"properties": {"a": {"pattern": LARGE}, "b": {"patternProperties": {LARGE: {}}}}})
+    assert 160_000 < pattern_sizes(spec) < 170_000
+    monkeypatch.setattr(sys.modules["samebits.structured.validate"], "_validator", None)  # it is not reached
+    with pytest.raises(InputError, match="repetitions written out"):
+        validator_of(spec)
+
+
+def test_control_one_such_pattern_is_taken() -> None:
+    validate('"aaa"', JsonSchema.of({"pattern": LARGE}))
+
+
+def test_validators_are_kept_up_to_a_size() -> None:
+    kept = _Validators(1000)
+    small = JsonSchema.of({"const": 1}).text
+    first = kept.get(small)
+    assert kept.get(small) is first
+    for i in range(20):
+        kept.get(JsonSchema.of({"pattern": f"a{{{900 + i}}}"}).text)
+    assert kept.get(small) is not first
+    assert kept._size <= 1000
+    assert kept._size == sum(size for _, size in kept._known.values())

@@ -85,6 +85,7 @@ def make_app(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys = NO_K
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # to an address made of the header Host, which anybody can write
     )
     app.state.service = service
     service.inner.app = app

@@ -71,7 +71,7 @@ def read_api_keys(config: ServerConfig) -> ApiKeys:
     keys: list[str] = []
     if config.api_keys_file is not None:
         try:
-            lines = Path(config.api_keys_file).read_text("utf-8").splitlines()
+            lines = Path(config.api_keys_file).read_text("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read: {error}", field="api_keys_file", remedy="Name a text file.") from error
         keys += _present(lines, "api_keys_file")

@@ -70,7 +70,7 @@ def beams_of(body: Sampling, explicit: Mapping[str, Any]) -> Beams | None:
         if name not in _IN_COMMON or (name == "temperature" and value != 0):
             raise InputError(
                 "does not go with use_beam_search, which draws nothing and goes by the model's own log-probabilities",
-                field=name,
+                field="echo" if name == "prompt_logprobs" else name,
                 remedy="Leave one of them out.",
             )
     if body.stream:

@@ -11,7 +11,7 @@ from samebits.api.document import answers
 from samebits.api.errors import UnknownModelError, json_response
 from samebits.api.schema_cache import CacheCleared, CacheExplained, CacheState, ExplainRequest
 from samebits.api.service import Service, service_of
-from samebits.api.validation import StrictRoute
+from samebits.api.strict_route import StrictRoute
 from samebits.gateway.call import Call
 from samebits.gateway.gateway import Gateway, find_route
 

@@ -20,9 +20,9 @@ from samebits.api.schema_answers import ChatCompletion
 from samebits.api.schema_chat import ChatRequest
 from samebits.api.service import service_of
 from samebits.api.stream import EventStream
+from samebits.api.strict_route import StrictRoute
 from samebits.api.tool_answers import ToolAnswers, demanded, open_toolbox, shown_ids
 from samebits.api.tools import Toolbox
-from samebits.api.validation import StrictRoute
 from samebits.engine import Completion, Event
 from samebits.engine.driver import Arrival
 from samebits.errors import InputError
@@ -39,7 +39,7 @@ async def create_chat_completion(request: Request, body: ChatRequest) -> Respons
     if body.top_logprobs is not None and not body.logprobs:
         raise InputError("needs logprobs", field="top_logprobs", remedy="Set logprobs to true, or leave it out.")
     wanted = wanted_of(body, max_tokens=_max_tokens(body), default=None, top_logprobs=body.top_logprobs)
-    toolbox = open_toolbox(served, body, wanted)
+    toolbox = await open_toolbox(served, body, wanted)
     form = form_of(body)
     check_form(form, tools=toolbox is not None, beams=wanted.beams is not None)
     prompt = await encode_conversation(

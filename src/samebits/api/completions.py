@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from samebits.api.beams import beam_fields
 from samebits.api.document import answers
 from samebits.api.encode import encode_text
-from samebits.api.errors import UnsupportedError, json_response
+from samebits.api.errors import json_response
 from samebits.api.job import Job, finished, now
 from samebits.api.logprobs import LegacyLogprobs, join
 from samebits.api.output_format import check_form, compiled, form_of, judge
@@ -21,8 +21,8 @@ from samebits.api.schema_completions import CompletionRequest
 from samebits.api.served import Served
 from samebits.api.service import service_of
 from samebits.api.stream import EventStream
-from samebits.api.validation import StrictRoute
-from samebits.engine import Completion
+from samebits.api.strict_route import StrictRoute
+from samebits.engine import Completion, PromptScores
 from samebits.engine.driver import Arrival
 from samebits.structured import StructuredSpec
 
@@ -35,14 +35,14 @@ async def create_completion(request: Request, body: CompletionRequest) -> Respon
     """Continues one prompt or several."""
     service = service_of(request)
     served = service.model(body.model)
-    if body.echo and body.logprobs is not None:
-        raise UnsupportedError(
-            "together with logprobs is not supported: the prompt has no log-probabilities here",
-            field="echo",
-            remedy="Leave one of them out.",
-        )
     prompts = [await _encode(served, prompt, body) for prompt in _split(body.prompt)]
-    wanted = wanted_of(body, max_tokens=body.max_tokens, default=DEFAULT_MAX_TOKENS, top_logprobs=body.logprobs)
+    wanted = wanted_of(
+        body,
+        max_tokens=body.max_tokens,
+        default=DEFAULT_MAX_TOKENS,
+        top_logprobs=body.logprobs,
+        prompt_logprobs=body.logprobs if body.echo else None,
+    )
     form = form_of(body)
     check_form(form, tools=False, beams=wanted.beams is not None)
     grammar = None if form is None else await compiled(served, form.spec, form.field)
@@ -121,15 +121,28 @@ class CompletionAnswer:
         assert completion.logprobs is not None
         assert completion.top_logprobs is not None
         rows = zip(completion.token_ids, completion.logprobs.tolist(), completion.top_logprobs, strict=True)
-        return join([self._entries[index].entry(*row) for row in rows])
+        entries = [self._entries[index].entry(*row) for row in rows]
+        return join([*self._echoed_entries(index, completion.prompt_scores), *entries])
+
+    def _echoed_entries(self, index: int, scores: PromptScores | None) -> list[dict[str, list[Any]]]:
+        """Those of an echoed prompt; nothing comes before its first token, which so has no log-probability."""
+        if scores is None:
+            return []
+        ids = self._job.prompts[index // self._job.params.n]
+        own = LegacyLogprobs(self._tokenizer, 0)
+        rows = zip(ids, [None, *scores.logprobs], [None, *scores.top_logprobs], strict=True)
+        return [own.entry(*row) for row in rows]
 
     # ---- in chunks ---------------------------------------------------------------------------------------------------
 
     def opening(self) -> list[dict[str, Any]]:
-        """The prompts, if they are to be echoed or their ids returned."""
-        if not (self._body.echo or self._body.return_token_ids):
+        """The prompts, if they are to be echoed or their ids returned. One with log-probabilities is echoed when these
+        are known.
+        """
+        echoed = self._body.echo and self._body.logprobs is None
+        if not (echoed or self._body.return_token_ids):
             return []
-        chunks = [self._chunk(index, self._echo(index)) for index in range(self._job.choices)]
+        chunks = [self._chunk(index, self._echo(index) if echoed else "") for index in range(self._job.choices)]
         if self._body.return_token_ids:
             for index, chunk in enumerate(chunks):
                 chunk["choices"][0] |= self._prompt(index) | {"token_ids": []}
@@ -138,6 +151,10 @@ class CompletionAnswer:
     def of(self, arrival: Arrival, completions: list[Completion] | None) -> list[dict[str, Any]]:
         """The text of one event, and the end of its choice."""
         event, index = arrival.event, self._job.choice(arrival)
+        opening = []
+        if event.prompt_scores is not None:
+            opening = [self._chunk(index, self._echo(index))]
+            opening[0]["choices"][0]["logprobs"] = join(self._echoed_entries(index, event.prompt_scores))
         chunk = self._chunk(index, event.text)
         choice = chunk["choices"][0]
         reported = False
@@ -154,7 +171,7 @@ class CompletionAnswer:
             if completions is not None:
                 chunk["samebits"] = self._job.block(completions)
             reported = True
-        return [chunk] if event.text or reported else []
+        return [*opening, chunk] if event.text or reported else opening
 
     def closing(self, completions: list[Completion]) -> list[dict[str, Any]]:
         """The usage, if it was asked for."""

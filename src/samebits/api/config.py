@@ -24,6 +24,8 @@ from samebits.models.chat_template import DEFAULT_DATE
 if TYPE_CHECKING:
     import pydantic
 
+MOST_VALUES: Final = 10_000  # of a file; a model has ten
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -89,23 +91,57 @@ class ServerConfig:
             return False
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which takes the last of two equal keys, made to refuse the second."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == "tag:yaml.org,2002:merge":
+                continue  # the parent refuses keys that are no scalars; "<<" gives defaults, which keys may replace
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key!r:.80} stands twice in one mapping", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
 def read_config(path: Path) -> dict[str, Any]:
     """The keys of a YAML file, unchecked but for being a mapping.
 
     Raises:
-        InputError: the file cannot be read or is not a YAML mapping.
+        InputError: the file cannot be read or is not a YAML mapping, a key stands twice, or aliases make it too large.
     """
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
+        content = yaml.load(path.read_text("utf-8-sig"), _Loader)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", field="config", remedy="Name a YAML file.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or number that there is not
         raise InputError(f"is not YAML: {error}", field="config", remedy="Correct it.") from error
+    except RecursionError as error:
+        raise InputError("is nested too deeply", field="config", remedy="See docs/config.md.") from error
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError("is not a mapping of names to values", field="config", remedy="See docs/config.md.")
+    if _is_larger(content, MOST_VALUES):
+        raise InputError(
+            f"holds more than {MOST_VALUES} values, aliases written out", field="config", remedy="Use fewer aliases."
+        )
     return content
+
+
+def _is_larger(value: Any, most: int) -> bool:
+    """Whether a value has more parts, counting what an alias repeats; also of one that holds itself."""
+    waiting, count = [value], 0
+    while waiting and count <= most:
+        part = waiting.pop()
+        children = list(part.values()) if isinstance(part, dict) else part if isinstance(part, list) else ()
+        count += len(children)
+        waiting += children
+    return count > most
 
 
 # Sections of the file that map names to objects, or are one.

@@ -63,5 +63,10 @@ async def encode_text(llm: LLM, text: str, *, add_special: bool, field: str = "p
     return ids
 
 
+async def decode_ids(llm: LLM, ids: Sequence[int]) -> str:
+    """The text of token ids, without special tokens. Requires ids of the vocabulary."""
+    return await _run(lambda: llm.tokenizer.decode(ids), len(ids))
+
+
 async def _run(work: Callable[[], T], size: int) -> T:
     return work() if size <= MOST_CHARACTERS_INLINE else await asyncio.to_thread(work)

@@ -167,7 +167,7 @@ async def _on_exception(_: Request, error: Exception) -> Response:
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = HTTP_CODES.get(error.status_code, "http_error")
-    message = f"{request.method} {request.url.path}: {error.detail}. See /openapi.json for what there is."
+    message = f"{request.method} {request.scope['path']}: {error.detail}. See /openapi.json for what there is."
     return json_response(error_object(message, INVALID, None, code), error.status_code, error.headers)
 
 

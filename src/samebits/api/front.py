@@ -10,7 +10,7 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samebits.api.auth import DEFAULT_TENANT
-from samebits.api.errors import ClientGoneError, error_response, failure, json_response
+from samebits.api.errors import ClientGoneError, DeadlineError, error_response, failure, json_response
 from samebits.api.job import disconnected
 from samebits.api.service import Service
 from samebits.api.stream import NAMED, PLAIN
@@ -52,7 +52,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         try:
-            body, messages = await _read(receive)
+            body, messages = await _read(receive, self._service.config.request_timeout)
         except SamebitsError as error:
             await error_response(error)(scope, receive, send)
             return
@@ -155,14 +155,23 @@ def _cache_asked(value: bytes | None) -> CacheAsked | None:
     return asked
 
 
-async def _read(receive: Receive) -> tuple[bytes, list[Message]]:
-    """The body of a request, and the messages that it came in."""
-    messages = []
-    while True:
-        message = await receive()
-        messages.append(message)
-        if message["type"] != "http.request" or not message.get("more_body", False):
-            return b"".join(m.get("body", b"") for m in messages), messages
+async def _read(receive: Receive, seconds: float) -> tuple[bytes, list[Message]]:
+    """The body of a request, and the messages that it came in.
+
+    Raises:
+        DeadlineError: it does not come within the time that a request may take.
+        ClientGoneError: the client closed the connection before its end.
+    """
+    messages: list[Message] = []
+    try:
+        async with asyncio.timeout(seconds):
+            while not messages or messages[-1].get("more_body", False):
+                messages.append(await receive())
+    except TimeoutError:
+        raise DeadlineError(f"the body was not complete after {seconds:g} s; send it faster") from None
+    if messages[-1]["type"] == "http.disconnect":
+        raise ClientGoneError("the client closed the connection before the end of the body")
+    return b"".join(m.get("body", b"") for m in messages), messages
 
 
 def _replayed(messages: list[Message], receive: Receive) -> Receive:

@@ -59,8 +59,11 @@ class Job:
         """The index of an event's choice in the response: by prompt, then by choice."""
         return arrival.request * self.params.n + arrival.event.index
 
-    def submit(self) -> Submission:
+    def submit(self, *, whole: bool = False) -> Submission:
         """Hands the prompts to the engine.
+
+        Args:
+            whole: the answer is not streamed.
 
         Raises:
             SamebitsError: see ``Driver.submit``.
@@ -74,7 +77,8 @@ class Job:
             [
                 Request(ids, self.params, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
                 for ids in self.prompts
-            ]
+            ],
+            whole=whole,
         )
 
     def _new_stream(self) -> TextStream:
@@ -123,7 +127,8 @@ class Job:
     @cached_property
     def _described(self) -> dict[str, dict[str, Any]]:
         described = describe(self.params, self.origins)
-        del described["logprobs"]  # asks how to answer, not what
+        for name in ("logprobs", "prompt_logprobs"):
+            del described[name]  # these ask how to answer, not what
         return described if self.beams is None else described | self.beams.described()
 
     @cached_property
@@ -188,7 +193,7 @@ async def finished(job: Job, receive: Receive) -> list[Completion]:
         DeadlineError: it took too long.
         ClientGoneError: the client closed the connection.
     """
-    submission = job.submit()
+    submission = job.submit(whole=True)
     work = asyncio.create_task(_collect(job, submission))
     gone = asyncio.create_task(disconnected(receive))
     try:

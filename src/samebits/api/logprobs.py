@@ -43,17 +43,19 @@ class LegacyLogprobs:
         self._stream = tokenizer.stream()
         self._offset = offset
 
-    def entry(self, token_id: int, logprob: float, top: Sequence[TopLogprob]) -> dict[str, list[Any]]:
-        """The lists of one token; those of several are joined by ``join``."""
+    def entry(self, token_id: int, logprob: float | None, top: Sequence[TopLogprob] | None) -> dict[str, list[Any]]:
+        """The lists of one token; those of several are joined by ``join``. The first token of all has no
+        log-probability: None.
+        """
         at = self._offset
         self._offset += len(self._stream.push(token_id))
         best: dict[str, float] = {}
-        for candidate in top:  # best first: of two ids with one text the better is shown
+        for candidate in top or ():  # best first: of two ids with one text the better is shown
             best.setdefault(legacy_name(self._tokenizer, candidate.token_id), candidate.logprob)
         return {
             "tokens": [legacy_name(self._tokenizer, token_id)],
             "token_logprobs": [logprob],
-            "top_logprobs": [best],
+            "top_logprobs": [None if top is None else best],
             "text_offset": [at],
         }
 

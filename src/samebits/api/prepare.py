@@ -9,7 +9,7 @@ from typing import Any
 from samebits.api.beams import Beams, beams_of
 from samebits.api.job import Job
 from samebits.api.promise import promised_level
-from samebits.api.schema_common import Sampling
+from samebits.api.schema_common import MOST_PROMPTS, Sampling
 from samebits.api.served import Served
 from samebits.api.service import Service
 from samebits.errors import InputError
@@ -54,7 +54,14 @@ def given(values: Mapping[str, Any], **others: Any) -> dict[str, Any]:
     return {name: value for name, value in (dict(values) | others).items() if value is not None}
 
 
-def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, top_logprobs: int | None) -> Wanted:
+def wanted_of(
+    body: Sampling,
+    *,
+    max_tokens: int | None,
+    default: int | None,
+    top_logprobs: int | None,
+    prompt_logprobs: int | None = None,
+) -> Wanted:
     """What the common fields of a request on the /v1 routes want.
 
     Raises:
@@ -64,7 +71,9 @@ def wanted_of(body: Sampling, *, max_tokens: int | None, default: int | None, to
         raise InputError("needs stream", field="stream_options", remedy="Set stream to true, or leave it out.")
     bias = None if body.logit_bias is None else {int(key): value for key, value in body.logit_bias.items()}
     values = {name: getattr(body, name) for name in _SAMPLING}
-    explicit = given(values, max_tokens=max_tokens, logit_bias=bias, logprobs=top_logprobs)
+    explicit = given(
+        values, max_tokens=max_tokens, logit_bias=bias, logprobs=top_logprobs, prompt_logprobs=prompt_logprobs
+    )
     return Wanted(explicit, default, body.determinism, beams_of(body, explicit))
 
 
@@ -97,6 +106,13 @@ def prepare_job(
         effective = served.llm.resolve(explicit)
     else:
         effective = wanted.beams.resolve(explicit, served.llm.generation_defaults.values)
+    choices = len(prompts) * (effective.params.n if wanted.beams is None else wanted.beams.width)
+    if choices > MOST_PROMPTS:  # each repeats parts of the request in the answer
+        raise InputError(
+            f"{choices} choices or beams of {len(prompts)} prompts are too many for one request",
+            field="n" if wanted.beams is None else "best_of",
+            remedy=f"Ask for at most {MOST_PROMPTS} in all.",
+        )
     origins = dict(effective.origins) | ({"max_tokens": "route"} if by_route else {})
     return Job(
         served=served,

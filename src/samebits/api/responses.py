@@ -18,9 +18,9 @@ from samebits.api.schema_tools import NamedChoice, Tool
 from samebits.api.served import Served
 from samebits.api.service import service_of
 from samebits.api.stream import NAMED, EventStream
-from samebits.api.tool_answers import demanded, shown_ids
-from samebits.api.tools import Toolbox, toolbox_of
-from samebits.api.validation import StrictRoute
+from samebits.api.strict_route import StrictRoute
+from samebits.api.tool_answers import demanded, read_tools, shown_ids
+from samebits.api.tools import Toolbox
 from samebits.errors import InputError
 from samebits.structured import JsonObject, StructuredSpec
 
@@ -32,7 +32,7 @@ async def create_response(request: Request, body: ResponseRequest) -> Response:
     """Answers an input."""
     service = service_of(request)
     served = service.model(body.model)
-    toolbox, spec = _toolbox(served, body), _spec(body)
+    toolbox, spec = await _toolbox(served, body), _spec(body)
     _check(body, toolbox, spec)
     prompt = await encode_conversation(
         served.llm,
@@ -60,7 +60,7 @@ def _wanted(body: ResponseRequest) -> Wanted:
     return Wanted(explicit, None, body.determinism)
 
 
-def _toolbox(served: Served, body: ResponseRequest) -> Toolbox | None:
+async def _toolbox(served: Served, body: ResponseRequest) -> Toolbox | None:
     """As in a chat: a tool's keys but ``type`` stand in an object ``function``, in their order."""
     tools = None
     if body.tools is not None:
@@ -72,7 +72,7 @@ def _toolbox(served: Served, body: ResponseRequest) -> Toolbox | None:
     else:
         choice = NamedChoice.model_validate({"type": "function", "function": {"name": body.tool_choice.name}})
     dialect = served.llm.tokenizer.tool_dialect if tools else None
-    return toolbox_of(tools, choice, body.parallel_tool_calls, dialect, inside="")
+    return await read_tools(tools, choice, body.parallel_tool_calls, dialect, inside="")
 
 
 def _spec(body: ResponseRequest) -> StructuredSpec | None:

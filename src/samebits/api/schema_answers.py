@@ -175,8 +175,8 @@ class LegacyTokens(Answer):
     """Log-probabilities in the shape of the older route."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None] = Field(description="Null for the first token of an echoed prompt.")
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 
@@ -271,6 +271,12 @@ class NativeMeta(Answer):
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int
+    input_token_logprobs: list[tuple[float | None, int, str | None]] = Field(
+        default=[], description="With logprob_start_len; null for the first token of all."
+    )
+    input_top_logprobs: list[list[tuple[float, int, str | None]] | None] = Field(
+        default=[], description="With logprob_start_len and top_logprobs_num."
+    )
     output_token_logprobs: list[tuple[float, int, str | None]] = Field(default=[], description="With return_logprob.")
     output_top_logprobs: list[list[tuple[float, int, str | None]]] = Field(
         default=[], description="With top_logprobs_num."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
 from samebits.api.schema_common import NotSupported, Sampling
-from samebits.api.schema_strict import Strict
+from samebits.api.schema_strict import Many, Strict
 from samebits.api.schema_tools import Tool, ToolCall, ToolChoice
 from samebits.engine.params import MAX_TOP_LOGPROBS
 
@@ -24,7 +24,7 @@ def _kind(content: object) -> str:
 
 
 Content = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[TextPart], Tag("<parts>")],
+    Annotated[str, Tag("<text>")] | Annotated[Many[TextPart], Tag("<parts>")],
     Discriminator(_kind),
 ]
 
@@ -34,8 +34,9 @@ class Message(Strict):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content | None = Field(None, description="Null only beside tool_calls.")
-    tool_calls: list[ToolCall] | None = Field(None, description="Of the assistant: calls of an earlier answer.")
+    tool_calls: Many[ToolCall] | None = Field(None, description="Of the assistant: calls of an earlier answer.")
     tool_call_id: str | None = Field(None, description="Of a tool: the call that it answers.")
+    parsed: Any = Field(None, description="Without effect: OpenAI's client adds it to what it has parsed.")
     name: NotSupported = None
     refusal: NotSupported = None
     audio: NotSupported = None
@@ -52,8 +53,8 @@ class Message(Strict):
 class ChatRequest(Sampling):
     """The body of POST /v1/chat/completions."""
 
-    messages: list[Message] = Field(min_length=1)
-    tools: list[Tool] | None = Field(None, description="Functions that the model may call, at most 128.")
+    messages: Many[Message] = Field(min_length=1)
+    tools: Many[Tool] | None = Field(None, description="Functions that the model may call, at most 128.")
     tool_choice: ToolChoice | None = Field(None, description="Default auto, where there are tools.")
     parallel_tool_calls: bool | None = Field(
         None, description="Whether an answer may hold several calls; default true."

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
 
 from pydantic import Discriminator, Field, Tag
 
 from samebits.api.schema_format import ResponseFormat, StructuredOutputs
-from samebits.api.schema_strict import Strict
-from samebits.engine.params import MAX_CHOICES, MAX_STOPS, SEED_MAX, SEED_MIN
+from samebits.api.schema_strict import Many, Strict, first_fault
+from samebits.engine.params import MAX_CHOICES, MAX_STOP_IDS, MAX_STOP_LENGTH, MAX_STOPS, SEED_MAX, SEED_MIN
 from samebits.gateway.levels import Level
 
 # A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
 NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]
-MOST_PROMPTS: Final = 2048
+MOST_PROMPTS: Final = 2048  # of a request; also the most choices of all of them
 
 
 def _text_or_list(value: object) -> str:
@@ -29,21 +30,38 @@ def _prompt_kind(value: object) -> str:
 
 
 # Which member of a union is meant is decided by the value's kind, so that an error speaks of that member alone.
-Stop = Annotated[str, Field(min_length=1)]
+Stop = Annotated[str, Field(min_length=1, max_length=MAX_STOP_LENGTH)]
 Stops = Annotated[
-    Annotated[Stop, Tag("<text>")] | Annotated[list[Stop], Tag("<list>"), Field(max_length=MAX_STOPS)],
+    Annotated[Stop, Tag("<text>")] | Annotated[Many[Stop], Tag("<list>"), Field(max_length=MAX_STOPS)],
     Discriminator(_text_or_list),
 ]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
-Ids = Annotated[list[TokenId], Field(min_length=1)]
+StopIds = Annotated[Many[TokenId], Field(max_length=MAX_STOP_IDS)]
+Ids = Annotated[Many[TokenId], Field(min_length=1)]
 Prompt = Annotated[
     Annotated[str, Tag("<text>")]
-    | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)]
+    | Annotated[Many[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)]
     | Annotated[Ids, Tag("<ids>")]
-    | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    | Annotated[Many[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_prompt_kind),
 ]
-Biases = dict[Annotated[str, Field(pattern="^[0-9]{1,10}$")], Annotated[float, Field(ge=-100, le=100)]]
+_BIASED: Final = re.compile("(0|[1-9][0-9]{0,9})")
+
+
+def _is_bias(name: str, value: object) -> bool:
+    return (
+        _BIASED.fullmatch(name) is not None
+        and isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -100 <= value <= 100
+    )
+
+
+Biases = Annotated[
+    dict[Annotated[str, Field(pattern=f"^{_BIASED.pattern}$")], Annotated[float, Field(ge=-100, le=100)]],
+    first_fault(_is_bias),
+]
+Metadata = Annotated[dict[str, str], first_fault(lambda _, value: isinstance(value, str))]
 
 
 class StreamOptions(Strict):
@@ -73,7 +91,7 @@ class Sampling(Strict):
     )
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     stop: Stops | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: StopIds | None = None
     ignore_eos: bool | None = None
     use_beam_search: bool | None = Field(None, description="Search with best_of beams instead of sampling.")
     best_of: int | None = Field(None, ge=1, le=16, description="Beams, at least n; default n. Needs use_beam_search.")
@@ -88,6 +106,6 @@ class Sampling(Strict):
     return_token_ids: bool | None = Field(None, description="Add prompt_token_ids, and token_ids of each choice.")
     # Without effect on the answer, and accepted for that reason:
     user: str | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Metadata | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None

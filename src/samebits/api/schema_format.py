@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from samebits.api.schema_strict import Strict
+from samebits.api.schema_strict import Many, Strict
 
 
 class PlainFormat(Strict):
@@ -52,5 +52,5 @@ class StructuredOutputs(Strict):
 
     json_schema: dict[str, Any] | None = Field(None, alias="json", description="A schema; always strict.")
     regex: str | None = Field(None, description="A pattern that the whole text matches, in the dialect of JSON Schema.")
-    choice: list[str] | None = Field(None, description="One of these texts.")
+    choice: Many[str] | None = Field(None, description="One of these texts.")
     grammar: str | None = Field(None, description="A grammar in the Lark dialect of llguidance.")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from samebits.api.schema_common import MOST_PROMPTS, Ids, Stops, TokenId
-from samebits.api.schema_strict import Strict
+from samebits.api.schema_common import MOST_PROMPTS, Ids, StopIds, Stops
+from samebits.api.schema_strict import Many, Strict
 from samebits.engine.params import MAX_CHOICES, MAX_TOP_LOGPROBS, SEED_MAX, SEED_MIN
 from samebits.gateway.levels import Level
 
@@ -21,11 +21,11 @@ def _text_kind(value: object) -> str:
 
 
 Texts = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Annotated[str, Tag("<text>")] | Annotated[Many[str], Tag("<texts>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_text_kind),
 ]
 IdLists = Annotated[
-    Annotated[Ids, Tag("<ids>")] | Annotated[list[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
+    Annotated[Ids, Tag("<ids>")] | Annotated[Many[Ids], Tag("<lists>"), Field(min_length=1, max_length=MOST_PROMPTS)],
     Discriminator(_list_kind),
 ]
 
@@ -44,7 +44,7 @@ class NativeSampling(Strict):
     sampling_seed: int | None = Field(None, ge=SEED_MIN, le=SEED_MAX)
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     stop: Stops | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: StopIds | None = None
     ignore_eos: bool | None = None
 
 
@@ -57,8 +57,10 @@ class GenerateRequest(Strict):
     sampling_params: NativeSampling | None = None
     return_logprob: bool | None = None
     top_logprobs_num: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS)
-    logprob_start_len: Literal[-1] | None = Field(None, description="Log-probabilities are those of the output.")
+    logprob_start_len: int | None = Field(
+        None, ge=-1, lt=2**31, description="Also those of the prompt from this position on; -1: of the output only."
+    )
     return_text_in_logprobs: bool | None = None
-    stream: Literal[False] | None = Field(None, description="Streams are on the /v1 routes.")
-    rid: str | None = Field(None, description="Becomes meta_info.id of a single answer.")
+    stream: bool | None = Field(None, description="Each event holds the answer so far; of a list, with its index.")
+    rid: str | None = Field(None, max_length=256, description="Becomes meta_info.id of a single answer.")
     determinism: Level | None = None

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
 
-from samebits.api.schema_common import NotSupported
-from samebits.api.schema_strict import Strict
+from samebits.api.schema_common import Metadata, NotSupported
+from samebits.api.schema_strict import Many, Strict
 from samebits.api.schema_tools import FunctionDefinition
 from samebits.engine.params import MAX_TOP_LOGPROBS
 from samebits.gateway.levels import Level
@@ -44,7 +44,7 @@ def _part_kind(value: object) -> str:
 Part = Annotated[
     Annotated[InputText, Tag("<input>")] | Annotated[OutputText, Tag("<output>")], Discriminator(_part_kind)
 ]
-Content = Annotated[Annotated[str, Tag("<text>")] | Annotated[list[Part], Tag("<list>")], Discriminator(_kind)]
+Content = Annotated[Annotated[str, Tag("<text>")] | Annotated[Many[Part], Tag("<list>")], Discriminator(_kind)]
 
 
 class MessageItem(Strict):
@@ -91,7 +91,7 @@ Item = Annotated[
     Discriminator(_item_kind),
 ]
 Input = Annotated[
-    Annotated[str, Tag("<text>")] | Annotated[list[Item], Tag("<list>"), Field(min_length=1)], Discriminator(_kind)
+    Annotated[str, Tag("<text>")] | Annotated[Many[Item], Tag("<list>"), Field(min_length=1)], Discriminator(_kind)
 ]
 
 
@@ -186,12 +186,12 @@ class ResponseRequest(Strict):
     repetition_penalty: float | None = Field(None, gt=0, le=10)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63, description="64-bit signed; drawn and reported when absent.")
     text: TextConfig | None = None
-    tools: list[FlatTool] | None = Field(None, description="Functions that the model may call, at most 128.")
+    tools: Many[FlatTool] | None = Field(None, description="Functions that the model may call, at most 128.")
     tool_choice: FlatChoice | None = Field(None, description="Default auto, where there are tools.")
     parallel_tool_calls: bool | None = Field(
         None, description="Whether an answer may hold several calls; default true."
     )
-    include: list[Literal["message.output_text.logprobs"]] | None = None
+    include: Many[Literal["message.output_text.logprobs"]] | None = None
     top_logprobs: int | None = Field(None, ge=0, le=MAX_TOP_LOGPROBS, description="Needs include.")
     stream: bool | None = None
     stream_options: ResponseStreamOptions | None = None
@@ -207,6 +207,6 @@ class ResponseRequest(Strict):
     max_tool_calls: NotSupported = None
     # Without effect on the answer, and accepted for that reason:
     user: str | None = None
-    metadata: dict[str, str] | None = None
+    metadata: Metadata | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None

@@ -73,6 +73,7 @@ class CalledFunction(Strict):
 
     name: str
     arguments: str = Field(description="A JSON object, as text.")
+    parsed_arguments: Any = Field(None, description="Without effect: OpenAI's client adds it to what it has parsed.")
 
 
 class ToolCall(Strict):

@@ -141,7 +141,8 @@ def _defaults(served: Served) -> dict[str, Any]:
     """What a request that gives no parameters runs with; without those whose default depends on the route."""
     effective = served.llm.resolve({})
     values = {name: param["value"] for name, param in describe(effective.params, effective.origins).items()}
-    return {name: value for name, value in values.items() if name not in ("logprobs", "max_tokens", "seed", "stop")}
+    of_routes = ("logprobs", "prompt_logprobs", "max_tokens", "seed", "stop")
+    return {name: value for name, value in values.items() if name not in of_routes}
 
 
 def _recorder(config: ServerConfig) -> Recorder:

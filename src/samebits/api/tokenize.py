@@ -6,14 +6,14 @@ from fastapi import APIRouter, Request, Response
 
 from samebits.api.conversation import conversation
 from samebits.api.document import answers
-from samebits.api.encode import encode_conversation, encode_text
+from samebits.api.encode import decode_ids, encode_conversation, encode_text
 from samebits.api.errors import json_response
 from samebits.api.promise import ids_digest
 from samebits.api.schema_answers import Detokenized, Tokenized
 from samebits.api.schema_tokenize import DetokenizeRequest, TokenizeRequest
 from samebits.api.service import service_of
-from samebits.api.tools import toolbox_of
-from samebits.api.validation import StrictRoute
+from samebits.api.strict_route import StrictRoute
+from samebits.api.tool_answers import read_tools
 from samebits.errors import InputError
 
 router = APIRouter(route_class=StrictRoute)
@@ -31,7 +31,7 @@ async def tokenize(request: Request, body: TokenizeRequest) -> Response:
             raise InputError(
                 "is for a prompt: a chat template holds its own", field="add_special_tokens", remedy="Leave it out."
             )
-        toolbox = toolbox_of(body.tools, None, None, llm.tokenizer.tool_dialect) if body.tools else None
+        toolbox = await read_tools(body.tools, None, None, llm.tokenizer.tool_dialect) if body.tools else None
         tools = toolbox.sent if toolbox else ()
         ids = await encode_conversation(llm, conversation(body.messages), service.config.date, tools=tools)
     else:
@@ -55,9 +55,9 @@ async def detokenize(request: Request, body: DetokenizeRequest) -> Response:
     """The text of token ids, without special tokens."""
     llm = service_of(request).model(body.model).llm
     size = llm.config.vocab_size
-    for token in body.tokens:
-        if not 0 <= token < size:
-            raise InputError(
-                f"token id {token} is outside the vocabulary", field="tokens", remedy=f"Ids go from 0 to {size - 1}."
-            )
-    return json_response({"prompt": llm.tokenizer.decode(body.tokens)})
+    token = max(body.tokens, default=0)
+    if token >= size:
+        raise InputError(
+            f"token id {token} is outside the vocabulary", field="tokens", remedy=f"Ids go from 0 to {size - 1}."
+        )
+    return json_response({"prompt": await decode_ids(llm, body.tokens)})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from typing import Any, Final
 
 from samebits.api.job import Job
@@ -9,24 +11,44 @@ from samebits.api.output_format import compiled
 from samebits.api.prepare import Wanted
 from samebits.api.promise import ids_digest
 from samebits.api.schema_chat import ChatRequest
+from samebits.api.schema_tools import NamedChoice, Tool
 from samebits.api.served import Served
 from samebits.api.tool_reader import Ending, ToolReader
 from samebits.api.tools import Toolbox, call_id, forced_form, toolbox_of
 from samebits.engine import Completion, Event
 from samebits.errors import InputError
+from samebits.models.tool_calls import Dialect
 from samebits.structured import Grammar
 
 TOOL_CALLS: Final = "tool_calls"
 
 
-def open_toolbox(served: Served, body: ChatRequest, wanted: Wanted) -> Toolbox | None:
-    """The tools of a request; see ``toolbox_of``.
+async def read_tools(
+    tools: Sequence[Tool] | None,
+    choice: str | NamedChoice | None,
+    parallel: bool | None,
+    dialect: Dialect | None,
+    *,
+    inside: str = "function.",
+) -> Toolbox | None:
+    """What ``toolbox_of`` makes, in a thread where there are tools: many large schemas take seconds.
+
+    Raises:
+        InputError: names the field at fault.
+    """
+    if not tools:
+        return toolbox_of(tools, choice, parallel, dialect, inside=inside)
+    return await asyncio.to_thread(toolbox_of, tools, choice, parallel, dialect, inside=inside)
+
+
+async def open_toolbox(served: Served, body: ChatRequest, wanted: Wanted) -> Toolbox | None:
+    """The tools of a chat request; see ``read_tools``.
 
     Raises:
         InputError: they are wrong, or a demanded call does not go with another field.
     """
     dialect = served.llm.tokenizer.tool_dialect if body.tools else None
-    toolbox = toolbox_of(body.tools, body.tool_choice, body.parallel_tool_calls, dialect)
+    toolbox = await read_tools(body.tools, body.tool_choice, body.parallel_tool_calls, dialect)
     if toolbox is not None and toolbox.forced and wanted.beams is not None:
         raise InputError(
             "demands a call, which does not go with use_beam_search", field="tool_choice", remedy='Use "auto".'

@@ -18,7 +18,7 @@ from samebits.errors import InputError, OutputInvalid
 from samebits.models.tool_calls import Dialect
 from samebits.numerics import digest_json
 from samebits.structured import Frame, Framed, JsonSchema, validate
-from samebits.structured.validate import validator_of
+from samebits.structured.validate import check_pattern_sizes, pattern_sizes, validator_of
 
 _NO_PARAMETERS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -97,11 +97,16 @@ def toolbox_of(
     if len(tools) > MOST_TOOLS:
         raise InputError(f"holds {len(tools)} tools", field="tools", remedy=f"Give at most {MOST_TOOLS}.")
     schemas: dict[str, JsonSchema] = {}
+    size = 0
     for i, tool in enumerate(tools):
         name = tool.function.name
         if name in schemas:
             raise InputError(f"is {name!r} again", field=f"tools[{i}].{inside}name", remedy="Give each its own name.")
-        schemas[name] = _schema_of(tool, f"tools[{i}].{inside}parameters")
+        field = f"tools[{i}].{inside}parameters"
+        schemas[name] = _schema_of(tool, field)
+        size += pattern_sizes(schemas[name])
+        check_pattern_sizes(size, field)
+        _check_schema(schemas[name], field)
     forced: tuple[str, ...] = ()
     if isinstance(choice, NamedChoice):
         if choice.function.name not in schemas:
@@ -127,11 +132,16 @@ def toolbox_of(
 def _schema_of(tool: Tool, field: str) -> JsonSchema:
     given = tool.function.parameters
     try:
-        schema = JsonSchema.of(_NO_PARAMETERS if given is None else given, strict=tool.function.strict is not False)
+        return JsonSchema.of(_NO_PARAMETERS if given is None else given, strict=tool.function.strict is not False)
+    except InputError as error:
+        raise InputError(error.message, field=field, remedy=error.remedy) from error
+
+
+def _check_schema(schema: JsonSchema, field: str) -> None:
+    try:
         validator_of(schema)
     except InputError as error:
         raise InputError(error.message, field=field, remedy=error.remedy) from error
-    return schema
 
 
 def forced_form(toolbox: Toolbox) -> Framed:

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from fastapi import Request, Response
-from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
-
-from samebits.gateway.json_body import MOST_SHOWN, read_json
+from samebits.gateway.json_body import MOST_SHOWN, spelled
 
 # Parts of a location that pydantic adds for the members of a union; no field of ours has such a name.
-_BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none"})
+_BRANCHES: Final = frozenset({"str", "int", "float", "bool", "none", "[key]"})
 _BRANCH_STARTS: Final = ("list[", "dict[", "literal[", "constrained-", "function-", "<")
 
 
@@ -37,36 +33,6 @@ class Problem:
         return f"{self.param or 'body'}: {self.said}"
 
 
-class _StrictRequest(Request):
-    """A request whose JSON was read by ``read_json``."""
-
-    parsed: Any = None
-
-    async def json(self) -> Any:
-        return self.parsed
-
-
-class StrictRoute(APIRoute):
-    """A route whose body is read by ``read_json``, and only if it is sent as JSON."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The handler that FastAPI makes, given a request that is read already."""
-        handler = super().get_route_handler()
-
-        async def strict(request: Request) -> Response:
-            if self.body_field is None:
-                return await handler(request)
-            # A page of another site can make a browser send text/plain here unasked, but not application/json.
-            sent_as = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if sent_as != "application/json":
-                raise HTTPException(415, f"the body is sent as {sent_as or 'nothing'!r}, not as 'application/json'")
-            own = _StrictRequest(request.scope, request.receive)
-            own.parsed = read_json(await own.body())
-            return await handler(own)
-
-        return strict
-
-
 def first_problem(errors: Sequence[Mapping[str, Any]], skip: int = 1) -> Problem:
     """The first thing that pydantic found, said so that one can act on it.
 
@@ -75,7 +41,7 @@ def first_problem(errors: Sequence[Mapping[str, Any]], skip: int = 1) -> Problem
     """
     error = errors[0]
     path = _path(error["loc"][skip:])
-    param = _spelled(path)
+    param = spelled(path)
     if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return Problem("is not a known parameter. Remove it: nothing is ignored here.", param, "unknown_parameter")
     if error["type"] == "none_required":
@@ -94,10 +60,3 @@ def _path(location: Sequence[str | int]) -> tuple[str | int, ...]:
     return tuple(
         part for part in location if isinstance(part, int) or not (part in _BRANCHES or part.startswith(_BRANCH_STARTS))
     )
-
-
-def _spelled(path: Sequence[str | int]) -> str | None:
-    if not path:
-        return None
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")

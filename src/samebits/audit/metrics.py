@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from samebits.audit.accuracy import Accuracy, accuracy
-from samebits.audit.agreement import ViewSummary, summarise_all
+from samebits.audit.agreement import READ_OUT, ViewSummary, summarise_all
 from samebits.audit.divergence import Divergence, divergence
 from samebits.audit.intervals import CONFIDENCE, Estimate, rate_interval, smallest_rate_seen
 from samebits.audit.observation import Observation
@@ -153,4 +153,7 @@ def in_words(summary: ViewSummary) -> str:
         )
     differing = sum(p.unique > 1 for p in summary.prompts)
     departed = f"{summary.departures} of {runs} runs depart"
-    return f"{name}: {differing} of {prompts} prompts have differing runs; {departed}.{failed}"
+    unread = ""
+    if summary.view in READ_OUT and summary.without:
+        unread = f" Nothing could be read out of {summary.without} of these, and such a run agrees with no other."
+    return f"{name}: {differing} of {prompts} prompts have differing runs; {departed}.{unread}{failed}"

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.audit.attribution import Attribution, attribute
+from samebits.audit.exhibits import Exhibits, exhibit
 from samebits.audit.metrics import Metrics, in_words, measure
 from samebits.audit.observation import Observation
 from samebits.audit.plain import plain
 from samebits.audit.preconditions import Exercise, SeedUse, chunked_prefill, seed_use
+from samebits.audit.prompts import Prompt
 from samebits.audit.views import View
 from samebits.errors import MeasurementError
 
@@ -27,12 +29,14 @@ class Result:
         attributions: what moved the answers, in the views of ATTRIBUTED in which something can be compared.
         seeds: what became of the seeds.
         chunked: whether a prompt was computed in pieces.
+        exhibits: what a report shows beside the measures.
     """
 
     metrics: Metrics
     attributions: tuple[Attribution, ...]
     seeds: SeedUse
     chunked: Exercise
+    exhibits: Exhibits
 
     @property
     def repeat_rate(self) -> float | None:
@@ -45,14 +49,15 @@ class Result:
         """The result, of JSON's types."""
         found = plain(self)
         assert isinstance(found, dict)
-        return {"repeat_rate": self.repeat_rate, **found}
+        return {"verdict": verdict(self), "repeat_rate": self.repeat_rate, **found}
 
 
-def evaluate(observations: Sequence[Observation], *, seed: int = 0) -> Result:
+def evaluate(observations: Sequence[Observation], prompts: Sequence[Prompt] = (), *, seed: int = 0) -> Result:
     """The result of one target.
 
     Args:
         observations: all of the target.
+        prompts: what was asked, for the exhibits.
         seed: of bootstrap and permutations; equal observations and seeds give equal results.
 
     Raises:
@@ -68,6 +73,7 @@ def evaluate(observations: Sequence[Observation], *, seed: int = 0) -> Result:
         attributions=tuple(attribute(observations, view, seed=seed) for view in compared),
         seeds=seed_use(observations),
         chunked=chunked_prefill(observations),
+        exhibits=exhibit(observations, prompts, "logprobs" if metrics.view("text").verdict == "equal" else "text"),
     )
 
 

@@ -13,6 +13,7 @@ from samebits.cli.generate import generate
 from samebits.cli.info import info
 from samebits.cli.keys import app as keys
 from samebits.cli.ledger import app as ledger
+from samebits.cli.report import report
 from samebits.cli.serve import serve
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.command()(info)
 app.command()(serve)
 app.command()(cache)
 app.command()(audit)
+app.command()(report)
 app.command()(doctor)
 app.command()(advise)
 app.add_typer(ledger, name="ledger")

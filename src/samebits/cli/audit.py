@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
+import shlex
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samebits.cli import EXIT_DIFFERENCE
+from samebits.cli.report import Outputs
 from samebits.errors import InputError, MeasurementError
 
 if TYPE_CHECKING:
@@ -65,6 +67,9 @@ def audit(
     json_file: Annotated[
         Text, typer.Option("--json", help="Write the result to this file.", show_default=False)
     ] = None,
+    html: Annotated[Text, _option("Write a page that stands alone to this file.", show_default=False)] = None,
+    markdown: Annotated[Text, _option("Write Markdown to this file.", show_default=False)] = None,
+    junit: Annotated[Text, _option("Write JUnit XML to this file.", show_default=False)] = None,
     fail_under: Annotated[
         float | None, _option("Exit with 1 if the exact-repeat rate is below.", show_default=False)
     ] = None,
@@ -77,9 +82,12 @@ def audit(
 
     from samebits.audit.plan import Experiment, Plan
     from samebits.audit.prompts import read_prompts
+    from samebits.audit.report.document import document_of
     from samebits.audit.targets import Prices, read_targets
 
-    _check_outputs(json_file, fail_under, timeout)
+    _check_limits(fail_under, timeout)
+    outputs = Outputs(json=json_file, html=html, markdown=markdown, junit=junit)
+    outputs.check()
     if (price_in is None) != (price_out is None):
         raise InputError("is given without the other", field="price_in", remedy="Give --price-in and --price-out.")
     prices = None if price_in is None or price_out is None else Prices(price_in, price_out)
@@ -107,10 +115,12 @@ def audit(
     # With the process in its name: two audits may begin in one second.
     path = Path(journal or time.strftime(f"samebits-audit-%Y%m%d-%H%M%S-{os.getpid()}.jsonl"))
     measured, results = _run(console, plan, specs, path, timeout=timeout, resend=resend)
+    # The files first: a terminal that goes away does not take the result with it.
+    if outputs != Outputs():
+        command = shlex.join(["samebits", *sys.argv[1:]])
+        outputs.write(document_of(plan, measured, results, command=command, journal=path.name, fail_under=fail_under))
     for found, result in zip(measured, results, strict=True):
         _show(console, found, result)
-    if json_file is not None:
-        _write(Path(json_file), plan, path, measured, results)
     if fail_under is not None and not _passes(console, results, fail_under):
         raise typer.Exit(EXIT_DIFFERENCE)
 
@@ -118,9 +128,7 @@ def audit(
 # ---- reading options -------------------------------------------------------------------------------------------------
 
 
-def _check_outputs(json_file: Text, fail_under: float | None, timeout: float) -> None:
-    if json_file is not None and not Path(json_file).resolve().parent.is_dir():
-        raise InputError("its folder does not exist", field="json", remedy="Create it, or name another file.")
+def _check_limits(fail_under: float | None, timeout: float) -> None:
     if fail_under is not None and not 0 <= fail_under <= 1:
         raise InputError(f"{fail_under} is no rate", field="fail_under", remedy="Give 0 to 1.")
     if not 0 < timeout < math.inf:
@@ -184,7 +192,7 @@ def _run(
         except BaseException:
             _say(console, f"Interrupted. The same command with --journal {path} goes on.")
             raise
-    results = [evaluate([o for o in read_journal(path) if o.target == spec.name]) for spec in specs]
+    results = [evaluate([o for o in read_journal(path) if o.target == spec.name], plan.prompts) for spec in specs]
     _say(console, f"All answers are in {path}.")
     return measured, results
 
@@ -272,12 +280,3 @@ def _say(console: Console, sentence: str) -> None:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.2%}"
-
-
-def _write(path: Path, plan: Plan, journal: Path, measured: Sequence[Measured], results: Sequence[Result]) -> None:
-    targets = [
-        {"name": m.name, "known": dict(m.known), "notes": dict(m.notes), **r.document()}
-        for m, r in zip(measured, results, strict=True)
-    ]
-    document = {"audit": 1, "journal": journal.name, "plan": plan.document(), "targets": targets}
-    path.write_text(json.dumps(document, indent=2) + "\n", "utf-8")

@@ -4,9 +4,11 @@ from samebits.engine.beam import BeamCompletion, BeamParams, BeamSearch, Searche
 from samebits.engine.constraint import Constraint
 from samebits.engine.engine import Engine, ModelLimits, Stats
 from samebits.engine.params import SamplingParams
-from samebits.engine.request import Completion, Event, Request, TopLogprob
+from samebits.engine.prompt_scores import PromptScores
+from samebits.engine.request import Completion, Event, Request
 from samebits.engine.resolve import Effective, describe, resolve
 from samebits.engine.scheduler import Limits
+from samebits.engine.top_logprobs import TopLogprob
 
 __all__ = [
     "BeamCompletion",
@@ -19,6 +21,7 @@ __all__ = [
     "Event",
     "Limits",
     "ModelLimits",
+    "PromptScores",
     "Request",
     "SamplingParams",
     "Searches",

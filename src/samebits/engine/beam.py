@@ -15,7 +15,8 @@ import numpy as np
 
 from samebits.engine.engine import Engine
 from samebits.engine.params import MAX_TOP_LOGPROBS, SamplingParams, check_integer, check_number
-from samebits.engine.request import Completion, Event, Request, TopLogprob
+from samebits.engine.request import Completion, Event, Request
+from samebits.engine.top_logprobs import TopLogprob
 from samebits.errors import InputError, SamebitsError
 
 # One beam can supply all that survive, and the end ids before them: width + end ids best ids are asked for, of at most

@@ -41,10 +41,12 @@ class Submission:
         work: requests, or searches, which give no event but the last of each of their choices.
         choices: answers that come.
         load: sequences that run at once to make them.
+        whole: of each request only its first event and the last one of each choice come: who does not stream is not
+            woken for every token.
     """
 
-    def __init__(self, work: Sequence[Work], cancel: Callable[[Submission], None]) -> None:
-        self.work = tuple(work)
+    def __init__(self, work: Sequence[Work], cancel: Callable[[Submission], None], *, whole: bool = False) -> None:
+        self.work, self.whole = tuple(work), whole
         self.choices = sum(w.params.n for w in self.work)
         self.load = sum(w.params.width if isinstance(w, BeamSearch) else w.params.n for w in self.work)
         self.engine_ids: list[int] = []
@@ -115,6 +117,7 @@ class _Origin:
     submission: Submission
     index: int
     choices: int
+    begun: bool = False
 
 
 class Driver:
@@ -175,8 +178,11 @@ class Driver:
         """Choices of open submissions; a search counts its beams."""
         return self._choices
 
-    def submit(self, work: Sequence[Work]) -> Submission:
+    def submit(self, work: Sequence[Work], *, whole: bool = False) -> Submission:
         """Queues requests or searches together.
+
+        Args:
+            whole: see ``Submission``.
 
         Raises:
             SamebitsError: a request is wrong, or can never run (see ``Engine.add``); nothing was queued.
@@ -188,7 +194,7 @@ class Driver:
                 self.engine.check(one)
         if self._fault is not None:
             raise self._fault
-        submission = Submission(work, self._drop)
+        submission = Submission(work, self._drop, whole=whole)
         if self._choices and self._choices + submission.load > self._most_choices:
             raise OverloadedError(
                 f"{self._choices} choices wait or run, and {submission.load} more exceed the limit of "
@@ -273,7 +279,9 @@ class Driver:
                 arrivals += self._sought(event)
                 continue
             origin = self._origins[event.request_id]
-            arrivals.append((origin.submission, Arrival(origin.index, event)))
+            if event.completion is not None or not (origin.begun and origin.submission.whole):
+                arrivals.append((origin.submission, Arrival(origin.index, event)))
+            origin.begun = True
             if event.completion is not None:
                 origin.choices -= 1
                 if origin.choices == 0:

@@ -21,6 +21,7 @@ from samebits import kernels
 from samebits.engine.constraint import Constraint
 from samebits.engine.pages import ROOT, PagePool, page_digest
 from samebits.engine.params import SamplingParams
+from samebits.engine.prompt_scores import PromptScores
 from samebits.engine.request import Completion, Event, FinishReason, Request, Sequence, TextStream
 from samebits.engine.sampler import Sampled, sample_rows
 from samebits.engine.scheduler import Limits, Plan, View, plan_step
@@ -115,6 +116,9 @@ class Engine:
         seed = params.seed
         if seed is None and params.temperature > 0:
             seed = secrets.randbits(63)
+        scores = None
+        if params.prompt_logprobs is not None:
+            scores = PromptScores(request.prompt_token_ids, params.prompt_logprobs)
         sequences = []
         for index in range(params.n):
             sequences.append(
@@ -131,12 +135,13 @@ class Engine:
                     stops=StopMatcher(tuple(params.stop)),
                     origins=request.origins,
                     constraint=None if request.constraint is None else request.constraint.fork(),
+                    scores=scores,
                 )
             )
             self._next_key += 1
         self._by_key.update((s.key, s) for s in sequences)
         first = sequences[0]
-        if self._prefix_cache:  # the other choices start when the first has computed the prompt they share
+        if self._prefix_cache or scores:  # the other choices start when the first has computed what they share
             first.followers = sequences[1:]
             self._waiting.append(first)
         else:
@@ -227,7 +232,8 @@ class Engine:
             return []
         rows = [(self._by_key[key], count) for key, count in plan.rows]
         self._take_pages(rows)
-        logits = self._decoder.forward(self._batch(rows), self._cache)
+        scored = self._scored(rows)
+        logits = self._decoder.forward(self._batch(rows, scored), self._cache)
         self.stats.steps += 1
         self.stats.batch_sizes[len(rows)] += 1
         self.stats.rows += sum(count for _, count in rows)
@@ -236,10 +242,13 @@ class Engine:
             self._computed(sequence, count)
             if sequence.computed == len(sequence.tokens):
                 ready.append(sequence)
-        if not ready:
-            return []
+        at = len(ready)
+        for scores, batch_rows in scored:
+            scores.add(self._ctx, logits[at : at + len(batch_rows)])
+            at += len(batch_rows)
         return [
-            self._append(s, sampled) for s, sampled in zip(ready, sample_rows(self._ctx, logits, ready), strict=True)
+            self._append(s, sampled)
+            for s, sampled in zip(ready, sample_rows(self._ctx, logits[: len(ready)], ready), strict=True)
         ]
 
     def _plan(self) -> Plan:
@@ -252,10 +261,15 @@ class Engine:
         return View(sequence.key, len(found) * self._limits.page_size, len(sequence.tokens), shared=shared)
 
     def _prefix_digests(self, sequence: Sequence) -> list[bytes]:
-        """Digests of full pages that may be reused: the last token is always computed, for its logits."""
+        """Digests of full pages that may be reused: the last token is always computed, for its logits, and so is every
+        token whose row of logits has still to score the next.
+        """
         if not self._prefix_cache:
             return []
-        return self._digests(sequence, (len(sequence.tokens) - 1) // self._limits.page_size)
+        reusable, scores = len(sequence.tokens) - 1, sequence.scores
+        if scores is not None and not scores.complete:
+            reusable = min(reusable, len(scores.logprobs))
+        return self._digests(sequence, reusable // self._limits.page_size)
 
     def _digests(self, sequence: Sequence, pages: int) -> list[bytes]:
         """Digests of the first full pages; each is computed once."""
@@ -289,7 +303,19 @@ class Engine:
             needed = self._limits.pages_for(sequence.computed + count) - len(sequence.pages)
             sequence.pages += [self.pool.allocate() for _ in range(needed)]
 
-    def _batch(self, rows: list[tuple[Sequence, int]]) -> Batch:
+    def _scored(self, rows: list[tuple[Sequence, int]]) -> list[tuple[PromptScores, range]]:
+        """Prompts whose tokens this step can score, and the rows of the batch whose logits do."""
+        found, start = [], 0
+        for sequence, count in rows:
+            if sequence.scores is not None:
+                wanted = sequence.scores.wanted(sequence.computed, count)
+                shift = start - sequence.computed
+                if wanted:
+                    found.append((sequence.scores, range(wanted.start + shift, wanted.stop + shift)))
+            start += count
+        return found
+
+    def _batch(self, rows: list[tuple[Sequence, int]], scored: list[tuple[PromptScores, range]]) -> Batch:
         size = self._limits.page_size
         counts = np.fromiter((count for _, count in rows), np.int32, len(rows))
         starts = np.zeros(len(rows) + 1, np.int32)
@@ -304,7 +330,8 @@ class Engine:
         positions = (np.arange(starts[-1], dtype=np.int32) - starts[owner] + first[owner]).astype(np.int32)
         slots = tables[owner, positions // size].astype(np.int64) * size + positions % size
         totals = np.fromiter((len(s.tokens) for s, _ in rows), np.int32, len(rows))
-        logit_rows = (starts[1:] - 1)[first + counts == totals]
+        last = (starts[1:] - 1)[first + counts == totals]
+        logit_rows = np.concatenate([last, *(np.asarray(batch_rows, np.int32) for _, batch_rows in scored)])
         return Batch(np.asarray(tokens, np.int32), positions, slots, starts, tables, logit_rows)
 
     def _computed(self, sequence: Sequence, count: int) -> None:
@@ -314,11 +341,10 @@ class Engine:
             sequence.chunks += 1
             if sequence.computed >= sequence.prompt_length:
                 self.stats.prefills[sequence.chunks] += 1
-        if not self._prefix_cache:
-            return
-        digests = self._digests(sequence, sequence.computed // size)
-        for i in range(before // size, len(digests)):
-            self.pool.register(sequence.pages[i], digests[i])
+        if self._prefix_cache:
+            digests = self._digests(sequence, sequence.computed // size)
+            for i in range(before // size, len(digests)):
+                self.pool.register(sequence.pages[i], digests[i])
         if sequence.followers and sequence.computed >= sequence.prompt_length:
             self._waiting.extendleft(reversed(sequence.followers))
             sequence.followers = []
@@ -328,12 +354,16 @@ class Engine:
     def _append(self, sequence: Sequence, sampled: Sampled) -> Event:
         if sampled.token_id is None:
             return self._finish(sequence, "error", error=sampled.error)
-        if sampled.logprob is None:
-            return self._advance(sequence, sampled.token_id)
-        sequence.logprobs.append(sampled.logprob)
-        sequence.top_logprobs.append(sampled.top)
+        scores = sequence.scores if len(sequence.tokens) == sequence.prompt_length else None
+        if scores is not None and scores.error is not None:
+            return self._finish(sequence, "error", error=scores.error)
+        if sampled.logprob is not None:
+            sequence.logprobs.append(sampled.logprob)
+            sequence.top_logprobs.append(sampled.top)
         event = self._advance(sequence, sampled.token_id)
-        return replace(event, logprob=sampled.logprob, top_logprobs=sampled.top)
+        if sampled.logprob is None and scores is None:
+            return event
+        return replace(event, logprob=sampled.logprob, top_logprobs=sampled.top, prompt_scores=scores)
 
     def _advance(self, sequence: Sequence, token: int) -> Event:
         params = sequence.params

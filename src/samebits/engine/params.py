@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from samebits.errors import InputError, shown
 
 SEED_MIN, SEED_MAX = -(2**63), 2**63 - 1
 MAX_STOPS = 16
+MAX_STOP_LENGTH = 1_000  # characters; the end of a text is compared with every beginning of a stop
+MAX_STOP_IDS = 1_024  # each new token is looked up among them
 MAX_TOP_LOGPROBS = 20
 MAX_CHOICES = 128
 
@@ -58,12 +62,14 @@ class SamplingParams:
         logit_bias: id → addend (-100 to 100), also under greedy.
         seed: 64-bit signed integer; 0 and -1 are seeds like any other. None draws one and records it.
         n: choices; choice i of a seed does not depend on n.
-        stop: texts that end the output; they are not part of it. The earliest ends it, of those that begin together the
-            shortest.
-        stop_token_ids: ids that end the output, besides the model's own.
+        stop: at most 16 texts that end the output, of up to 1,000 characters each; they are not part of it. The
+            earliest ends it, of those that begin together the shortest.
+        stop_token_ids: at most 1,024 ids that end the output, besides the model's own.
         ignore_eos: go on after the model's end-of-text ids.
         logprobs: None, or how many best ids (0 to 20) to report beside each chosen token's log-probability. They
             are those of the model: before penalties, bias, temperature and truncation.
+        prompt_logprobs: None, or how many best ids (0 to 20) to report beside the log-probability of each token of the
+            prompt but the first. The prompt is then computed in full, not taken from the prefix cache.
         given: names of the parameters that were passed, also those passed with their default.
 
     Scalars of numpy are taken as the Python numbers of the same value.
@@ -87,6 +93,7 @@ class SamplingParams:
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     given: frozenset[str] = field(init=False, repr=False)
 
     def __new__(cls, *unnamed: Any, **values: Any) -> Self:
@@ -124,6 +131,8 @@ class SamplingParams:
             )
         if self.logprobs is not None:
             check_integer("logprobs", self.logprobs, 0, MAX_TOP_LOGPROBS)
+        if self.prompt_logprobs is not None:
+            check_integer("prompt_logprobs", self.prompt_logprobs, 0, MAX_TOP_LOGPROBS)
         self._check_stops()
         self._check_bias()
 
@@ -135,9 +144,17 @@ class SamplingParams:
             )
         if any(not isinstance(s, str) or not s for s in stops):
             raise InputError("holds something that is not a non-empty text", field="stop", remedy="Remove it.")
+        if any(len(s) > MAX_STOP_LENGTH for s in stops):
+            raise InputError(
+                f"holds a text of more than {MAX_STOP_LENGTH} characters", field="stop", remedy="Shorten it."
+            )
         object.__setattr__(self, "stop", tuple(stops))
         if not isinstance(self.stop_token_ids, list | tuple):
             raise InputError("not a list", field="stop_token_ids", remedy="Give a list of token ids.")
+        if len(self.stop_token_ids) > MAX_STOP_IDS:
+            raise InputError(
+                f"holds {len(self.stop_token_ids)} ids", field="stop_token_ids", remedy=f"Give at most {MAX_STOP_IDS}."
+            )
         ids = tuple(map(_plain, self.stop_token_ids))
         for token in ids:
             check_integer("stop_token_ids", token, 0, 2**31 - 1)
@@ -149,10 +166,22 @@ class SamplingParams:
         if not isinstance(self.logit_bias, Mapping):
             raise InputError("not a mapping", field="logit_bias", remedy="Map token ids to numbers.")
         biases = {_plain(token): _plain(bias) for token, bias in self.logit_bias.items()}
-        for token, bias in biases.items():
-            check_integer("logit_bias", token, 0, 2**31 - 1)
-            check_number(f"logit_bias[{token}]", bias, -100, 100)
+        for token, bias in biases.items():  # perhaps the whole vocabulary: no message is made for what is right
+            if type(token) is not int or not 0 <= token < 2**31:
+                check_integer("logit_bias", token, 0, 2**31 - 1)
+            if type(bias) not in (int, float) or not -100 <= bias <= 100:
+                check_number(f"logit_bias[{token}]", bias, -100, 100)
         object.__setattr__(self, "logit_bias", dict(sorted(biases.items())))
+
+    @cached_property
+    def biased_ids(self) -> npt.NDArray[np.int64]:
+        """The ids of ``logit_bias``, ascending. Kept, since a bias may name the whole vocabulary."""
+        return np.fromiter(self.logit_bias or (), np.int64)
+
+    @cached_property
+    def biases(self) -> npt.NDArray[np.float32]:
+        """The numbers of ``logit_bias`` in the order of ``biased_ids``, each rounded to binary32."""
+        return np.fromiter((self.logit_bias or {}).values(), np.float32)
 
     @property
     def explicit(self) -> dict[str, Any]:
@@ -162,13 +191,13 @@ class SamplingParams:
     def check_vocabulary(self, size: int) -> None:
         """Raises InputError for token ids outside the model's vocabulary."""
         for name in ("logit_bias", "stop_token_ids"):
-            for token in getattr(self, name) or ():
-                if token >= size:
-                    raise InputError(
-                        f"token id {token} is outside the vocabulary",
-                        field=name,
-                        remedy=f"Ids go from 0 to {size - 1}.",
-                    )
+            token = max(getattr(self, name) or (0,))
+            if token >= size:
+                raise InputError(
+                    f"token id {token} is outside the vocabulary",
+                    field=name,
+                    remedy=f"Ids go from 0 to {size - 1}.",
+                )
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> SamplingParams:

@@ -12,7 +12,9 @@ import numpy.typing as npt
 from samebits.engine.constraint import Constraint
 from samebits.engine.history import History
 from samebits.engine.params import SamplingParams
+from samebits.engine.prompt_scores import PromptScores
 from samebits.engine.stops import StopMatcher
+from samebits.engine.top_logprobs import TopLogprob
 from samebits.errors import SamebitsError
 
 FinishReason = Literal["stop", "length", "cancelled", "error"]
@@ -45,14 +47,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class TopLogprob:
-    """One of the best ids at a position."""
-
-    token_id: int
-    logprob: float
-
-
-@dataclass(frozen=True)
 class Completion:
     """One finished choice.
 
@@ -70,6 +64,7 @@ class Completion:
         origins: where each of them came from, as the request said; empty when it said nothing.
         error: why it failed, with finish_reason ``error``.
         prefill_chunks: pieces in which the rest of the prompt was computed, those since the last preemption.
+        prompt_scores: log-probabilities of the prompt's tokens; None when not asked for, or not complete.
     """
 
     index: int
@@ -85,6 +80,7 @@ class Completion:
     origins: Mapping[str, str]
     error: SamebitsError | None = None
     prefill_chunks: int = 0
+    prompt_scores: PromptScores | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +95,7 @@ class Event:
         completion: set on the last event of the choice.
         logprob: the token's log-probability; None when not asked for.
         top_logprobs: the asked number of best ids beside it.
+        prompt_scores: with the first token, if asked for: log-probabilities of the prompt's tokens.
     """
 
     request_id: int
@@ -108,6 +105,7 @@ class Event:
     completion: Completion | None = None
     logprob: float | None = None
     top_logprobs: tuple[TopLogprob, ...] = ()
+    prompt_scores: PromptScores | None = None
 
 
 @dataclass(eq=False)
@@ -139,6 +137,7 @@ class Sequence:
     history: History = field(default_factory=History)
     origins: Mapping[str, str] = field(default_factory=dict)
     constraint: Constraint | None = None
+    scores: PromptScores | None = None  # shared by the choices of a request; the first one fills it
 
     @property
     def output(self) -> list[int]:
@@ -162,5 +161,6 @@ class Sequence:
             params=self.params,
             origins=self.origins,
             prefill_chunks=self.chunks,
+            prompt_scores=self.scores if self.scores is not None and self.scores.complete else None,
             error=error,
         )

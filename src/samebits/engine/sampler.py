@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from samebits import kernels
 from samebits.engine.constraint import Constraint
-from samebits.engine.request import Sequence, TopLogprob
+from samebits.engine.request import Sequence
+from samebits.engine.top_logprobs import TopLogprob, best_of_rows
 from samebits.errors import ConstraintError, NumericsError, SamebitsError
 
 Floats = npt.NDArray[np.float32]
@@ -45,14 +46,11 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
     reported = [r for r, s in enumerate(sequences) if s.params.logprobs is not None and tokens[r] is not None]
     if not reported:
         return sampled
-    counts = [min(sequences[r].params.logprobs or 0, logits.shape[1]) for r in reported]
     chosen = logits if len(reported) == len(sequences) else logits[reported]
     scores = np.empty_like(chosen)
     kernels.log_softmax(ctx, chosen, scores)
-    # Ordered by logit: two logits that differ can have one log-probability.
-    ids = kernels.topk(ctx, chosen, max(counts))[0] if any(counts) else np.empty((len(reported), 0), np.int32)
-    for i, row in enumerate(reported):
-        top = tuple(TopLogprob(t, float(scores[i, t])) for t in ids[i, : counts[i]].tolist())
+    tops = best_of_rows(ctx, chosen, scores, [sequences[row].params.logprobs or 0 for row in reported])
+    for i, (row, top) in enumerate(zip(reported, tops, strict=True)):
         sampled[row] = Sampled(tokens[row], float(scores[i, tokens[row]]), top)
     return sampled
 
@@ -144,6 +142,6 @@ def _adjust(row: Floats, sequence: Sequence) -> Floats:
         times = np.fromiter(counts.values(), np.float32, len(counts))
         row[ids] = row[ids] - np.float32(p.frequency_penalty) * times
         row[ids] = row[ids] - np.float32(p.presence_penalty)
-    for token, bias in (p.logit_bias or {}).items():
-        row[token] = row[token] + np.float32(bias)
+    if p.logit_bias:
+        row[p.biased_ids] = row[p.biased_ids] + p.biases
     return row

@@ -18,7 +18,7 @@ class Batch:
         slots: (T,) int64, page · page_size + offset: where the row's key and value are stored.
         seq_starts: (S+1,) int32, first row of each sequence, and T.
         block_tables: (S, pages) int32, pages of each sequence in order; entries past its last page are unused.
-        logit_rows: (R,) int32, indices into the rows.
+        logit_rows: (R,) int32, indices into the rows, in any order.
     """
 
     token_ids: npt.NDArray[np.int32]

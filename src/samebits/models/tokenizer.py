@@ -27,6 +27,7 @@ from samebits.numerics import digest_bytes, digest_json
 
 _BYTE_TOKEN: Final = re.compile("<0x([0-9A-F]{2})>")
 _SPACE_MARK: Final = "▁"
+LONG_TEXT: Final = 4_000  # characters, about a millisecond of work
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,11 @@ class Tokenizer:
                 field="prompt",
                 remedy="Remove that character",
             )
-        return self._backend.encode(text, add_special_tokens=add_special).ids
+        if len(text) <= LONG_TEXT:
+            return self._backend.encode(text, add_special_tokens=add_special).ids
+        # The same ids; but the library lets other threads run meanwhile, which `encode` does not.
+        [encoding] = self._backend.encode_batch_fast([text], add_special_tokens=add_special)
+        return encoding.ids
 
     @cached_property
     def _missing_bytes(self) -> frozenset[int]:

@@ -27,10 +27,20 @@ from samebits.structured.base_case import check_base_cases, check_chains
 from samebits.structured.culprit import find_culprit
 from samebits.structured.grammar import HEAD, LIMITS, MAX_ITEMS, GrammarConstraint, Vocabulary, first_line
 from samebits.structured.normalise import normalise
-from samebits.structured.pattern import PatternError, to_engine
+from samebits.structured.pattern import PatternError, pattern_size, to_engine
 from samebits.structured.references import refuse
-from samebits.structured.spec import Choice, Framed, JsonObject, JsonSchema, Lark, Regex, StructuredSpec, spec_digest
-from samebits.structured.validate import validator_of
+from samebits.structured.spec import (
+    Choice,
+    Framed,
+    JsonObject,
+    JsonSchema,
+    Lark,
+    Regex,
+    StructuredSpec,
+    spec_digest,
+    spec_size,
+)
+from samebits.structured.validate import check_pattern_sizes, validator_of
 
 GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
     "item_separator": ", ",
@@ -38,12 +48,14 @@ GRAMMAR_OPTIONS: Final[dict[str, Any]] = {
     "whitespace_flexible": False,
     "json_allowed_escapes": 'nrbtf\\"',
 }
+MOST_KEPT: Final = 1_000_000  # characters of remembered specifications: about 100 MB
 MAX_LARK_LINES: Final = 500  # a chain of 10,000 rules was seen to overflow the compiler's stack
 # Tokens that are tried after the beginning. A text of JSON begins in fewer ways; of others these stand for the rest.
 _FIRST_TOKENS: Final = 8
 # An object within a schema is tried by itself where its properties, with those of its parts, could reach MAX_ITEMS.
 _WIDE: Final = MAX_ITEMS // 16
 _TOO_WIDE: Final = f"somewhere there are more ways to go on than the limit of {MAX_ITEMS}"
+_TOO_LARGE: Final = "schema too large"  # as the compiler says it
 _DIRECTIVE: Final = re.compile(r"%(llguidance|json|lark)\b")
 _STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
 
@@ -74,13 +86,14 @@ class GrammarCompiler:
 
     Args:
         vocabulary: the model's.
-        remember: grammars kept, the ones used last; 0 keeps none.
+        remember: grammars kept, the ones used last; 0 keeps none. Fewer where they are large: see MOST_KEPT.
     """
 
     def __init__(self, vocabulary: Vocabulary, *, remember: int = 256) -> None:
         self._vocabulary = vocabulary
         self._remember = remember
         self._known: OrderedDict[str, Grammar] = OrderedDict()
+        self._size = 0  # of those
         self._lock = threading.Lock()
 
     def compile(self, spec: StructuredSpec | Framed) -> Grammar:
@@ -96,9 +109,11 @@ class GrammarCompiler:
                 return self._known[key]
         grammar = self._compile(spec, key)  # outside the lock: two threads may do the same work, with the same result
         with self._lock:
-            self._known[key] = grammar
-            while len(self._known) > self._remember:
-                self._known.popitem(last=False)
+            if key not in self._known:
+                self._known[key] = grammar
+                self._size += spec_size(spec)
+            while len(self._known) > self._remember or self._size > MOST_KEPT:
+                self._size -= spec_size(self._known.popitem(last=False)[1].spec)
         return grammar
 
     def _compile(self, spec: StructuredSpec | Framed, key: str) -> Grammar:
@@ -109,6 +124,7 @@ class GrammarCompiler:
             case JsonSchema():
                 template, unenforced = self._from_schema(spec)
             case Regex():
+                check_pattern_sizes(pattern_size(spec.pattern), "regex")
                 template = self._from_lark("regex", f"start: /{_engine_pattern(spec.pattern)}/")
             case Choice():
                 options = " | ".join(json.dumps(option) for option in spec.options)
@@ -143,6 +159,8 @@ class GrammarCompiler:
                 field="json_schema",
                 remedy=f"Give an object fewer than {MAX_ITEMS // 5} optional properties, or make them required.",
             )
+        if fault == _TOO_LARGE:  # as a whole: no keyword is to blame, and each attempt would take as long again
+            raise InputError(f"cannot be enforced: {fault}", field="json_schema", remedy="Give a simpler schema.")
         placed = normalise(document, strict=spec.strict, places=True).schema
         culprit = find_culprit(placed, fault, lambda schema: self._try_schema(schema, spec.strict)[1])
         if culprit is not None:

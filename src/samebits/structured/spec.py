@@ -165,6 +165,19 @@ def spec_digest(spec: StructuredSpec | Framed) -> str:
     return digest_json({"kind": type(spec).__name__, "content": content})
 
 
+def spec_size(spec: StructuredSpec | Framed) -> int:
+    """Characters of a specification, of which a compiled grammar takes about 100 bytes each."""
+    match spec:
+        case JsonObject():
+            return 0
+        case JsonSchema(text) | Regex(text) | Lark(text):
+            return len(text)
+        case Choice(options):
+            return sum(map(len, options))
+        case Framed(frames=frames):
+            return sum(len(frame.before) + len(frame.schema.text) + len(frame.after) for frame in frames)
+
+
 def _check_text(field: str, text: object, most: int) -> None:
     if not isinstance(text, str) or not text:
         raise InputError("is not a non-empty text", field=field, remedy="Give a text.")

@@ -7,6 +7,8 @@ floats. ``1.0`` and ``1e0`` are integers and equal 1; ``true`` is no number.
 from __future__ import annotations
 
 import json
+import threading
+from collections import OrderedDict
 from functools import lru_cache
 from typing import Final
 
@@ -16,9 +18,10 @@ import llguidance
 from samebits.errors import InputError, OutputInvalid
 from samebits.structured.grammar import HEAD, Vocabulary
 from samebits.structured.json_text import JsonTextError, check_depth, read_json
-from samebits.structured.pattern import to_engine
+from samebits.structured.pattern import pattern_size, to_engine
 from samebits.structured.spec import Choice, JsonObject, JsonSchema, Lark, Regex, StructuredSpec
 
+MAX_PATTERN_SIZE: Final = 100_000  # units of a letter, in all patterns of a schema or of the tools of a request; 12 MB
 MAX_OUTPUT_DEPTH: Final = 200  # levels of an output; jsonschema-rs stops at 255
 _OBJECT: Final = JsonSchema('{"type":"object"}')
 _ANY_JSON: Final = 'start: %json {"x-guidance": {"json_allow_general_unicode_escapes": true}}'
@@ -54,12 +57,69 @@ def validator_of(spec: JsonSchema) -> jsonschema_rs.Validator:
     Formats are not asserted: the grammar enforces the syntax of those it knows.
 
     Raises:
-        InputError: the schema is not valid itself.
+        InputError: the schema is not valid itself, or its patterns are too large.
     """
-    return _validator(spec.text)
+    return _VALIDATORS.get(spec.text)
 
 
-@lru_cache(maxsize=256)
+def pattern_sizes(spec: JsonSchema) -> int:
+    """The size of all patterns of a schema, in units of ``pattern_size``."""
+    size, waiting = 0, [spec.document]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            pattern, named = part.get("pattern"), part.get("patternProperties")
+            size += pattern_size(pattern) if isinstance(pattern, str) else 0
+            size += sum(map(pattern_size, named)) if isinstance(named, dict) else 0
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return size
+
+
+def check_pattern_sizes(size: int, field: str) -> None:
+    """Refuses patterns that would take too much memory.
+
+    Raises:
+        InputError: names ``field``.
+    """
+    if size > MAX_PATTERN_SIZE:
+        raise InputError(
+            f"has patterns of {size} characters, repetitions written out",
+            field=field,
+            remedy=f"Repeat less: {MAX_PATTERN_SIZE} are allowed in all.",
+        )
+
+
+class _Validators:
+    """Validators by their schemas: those used last, as many as fit. Any thread may call it."""
+
+    def __init__(self, most: int) -> None:
+        """Args: most: characters of schemas and units of patterns that are kept."""
+        self._most, self._size = most, 0
+        self._known: OrderedDict[str, tuple[jsonschema_rs.Validator, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, schema: str) -> jsonschema_rs.Validator:
+        with self._lock:
+            if schema in self._known:
+                self._known.move_to_end(schema)
+                return self._known[schema][0]
+        patterns = pattern_sizes(JsonSchema(schema))
+        check_pattern_sizes(patterns, "json_schema")
+        made, size = _validator(schema), len(schema) + patterns
+        with self._lock:
+            if schema not in self._known:
+                self._known[schema] = made, size
+                self._size += size
+            while self._size > self._most:
+                self._size -= self._known.popitem(last=False)[1][1]
+        return made
+
+
+_VALIDATORS: Final = _Validators(1_000_000)  # about 120 MB
+
+
 def _validator(schema: str) -> jsonschema_rs.Validator:
     try:
         return jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
@@ -76,9 +136,8 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
         raise InputError(f"cannot be read: {error}", field="json_schema", remedy="Give plain JSON.") from error
 
 
-@lru_cache(maxsize=256)
 def _pattern_validator(pattern: str) -> jsonschema_rs.Validator:
-    return _validator(json.dumps({"pattern": f"^(?:{pattern})$"}))
+    return _VALIDATORS.get(json.dumps({"pattern": f"^(?:{pattern})$"}))
 
 
 def _validate_json(text: str, spec: JsonSchema) -> None:

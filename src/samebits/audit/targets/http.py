@@ -84,6 +84,7 @@ class HttpTarget:
                 "model": self._model,
                 "accepted": sorted(self._extras),
                 "limit_name": self._limit_name,
+                "server": await self._server(),
                 "notes": dict(self.notes),
             }
         self._model, self._limit_name = known["model"], known["limit_name"]
@@ -105,6 +106,17 @@ class HttpTarget:
             shown = ", ".join(map(str, listed[:10])) or "none"
             raise InputError(f"the server has {len(listed)} models: {shown}", field="model", remedy="Name one of them.")
         return str(listed[0])
+
+    async def _server(self) -> dict[str, str]:
+        """What the server says about itself, as far as it does: the version at /version (vLLM), its `server` header."""
+        try:
+            status, data, headers = await self._simple("GET", "/version", root=True)
+            body = read_json(data) if status == 200 else None
+        except (MeasurementError, MalformedError):
+            return {}  # it answered the first questions; a path of other servers may do as it likes
+        told = body.get("version") if isinstance(body, dict) else None
+        found = {"version": told, "header": headers.get("server")}
+        return {name: self._scrub(value)[:SHOWN] for name, value in found.items() if isinstance(value, str) and value}
 
     async def _probe(self, probe: Ask) -> None:
         """Finds out what the server refuses of a question: sends it until it is answered."""

@@ -1,0 +1,94 @@
+"""``samebits report``, and the files of ``samebits audit``: the same result gives the same bytes, now or later."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
+
+from documents import flaky_text
+from stub_server import Answer, Incoming, stub
+
+from samebits.cli import main
+
+FORMS = ("html", "markdown", "junit")
+
+
+def samebits(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """The exit code."""
+    monkeypatch.setattr(sys, "argv", ["samebits", *arguments])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def flaky(incoming: Incoming) -> Answer:
+    return Answer("yes" if incoming.number % 3 else "no")
+
+
+def test_a_report_made_later_has_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prompts.jsonl").write_text('{"id": "one", "messages": [{"role": "user", "content": "Say 1"}]}\n')
+    with stub(flaky) as server:
+        arguments = ["audit", server.url, "--prompts", "prompts.jsonl", "--runs", "6", "--concurrency", "1,2",
+                     "--journal", "j", "--json", "now.json", "--fail-under", "1"]  # fmt: skip
+        code = samebits(monkeypatch, *arguments, *(x for form in FORMS for x in (f"--{form}", f"now.{form}")))
+    assert code == 1
+    assert samebits(monkeypatch, "report", "now.json", *(x for f in FORMS for x in (f"--{f}", f"later.{f}"))) == 0
+    for form in FORMS:
+        assert Path(f"now.{form}").read_bytes() == Path(f"later.{form}").read_bytes()
+    page = Path("now.html").read_text("utf-8")
+    assert f"samebits audit {server.url}" in page, "the command that repeats it"
+    assert "yes" in page
+    cases = ET.parse("now.junit").getroot().findall(".//testcase")
+    failed = {case.get("name") for case in cases if case.find("failure") is not None}
+    assert {"equal in text", "exact-repeat rate of at least 1"} <= failed
+
+
+def test_one_form_alone_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.json").write_text(flaky_text(), "utf-8")
+    assert samebits(monkeypatch, "report", "r.json", "--markdown", "r.md") == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.json", "r.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["none.json", "--html", "a"], "result"),
+        (["r.json"], "html"),
+        (["r.json", "--html", "no-such-folder/a"], "html"),
+        (["r.json", "--html", "a", "--junit", "./a"], "junit"),
+        (["wrong.json", "--junit", "a"], "result"),
+    ],
+)
+def test_wrong_input_names_the_field_and_writes_nothing(
+    arguments: list[str],
+    field: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("r.json").write_text(flaky_text(), "utf-8")
+    Path("wrong.json").write_text('{"audit": 1}', "utf-8")
+    assert samebits(monkeypatch, "report", *arguments) == 2
+    assert capsys.readouterr().err.startswith(f"samebits: {field}")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["r.json", "wrong.json"]
+
+
+def test_without_the_package_for_plots_nothing_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    with stub(flaky) as server:
+        assert samebits(monkeypatch, "audit", server.url, "--html", "a.html") == 2
+        assert server.requests == []
+    assert "pip install 'samebits[report]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
