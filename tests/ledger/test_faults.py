@@ -11,11 +11,10 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ledger.conftest import make_entry, new_database
+from tests.ledger.conftest import make_entry, new_database, open_folder
 
 from samebits.errors import InputError, LedgerError
 from samebits.ledger import Ledger
@@ -89,21 +88,17 @@ def use_read_only(folder: str, said: Any) -> None:
     os._exit(0)
 
 
-def test_a_read_only_disk_can_be_read_and_says_that_it_cannot_be_written(tmp_path: Path) -> None:
-    folder = tmp_path / "medium"
-    folder.mkdir()
-    with Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
-        ledger.append([make_entry(1), make_entry(2)])
-    for path in folder.iterdir():
-        path.chmod(0o444)
-    folder.chmod(0o555)
-    for parent in list(folder.parents)[:-1]:
-        if parent.stat().st_uid == os.geteuid() and len(parent.parts) > 2:
-            parent.chmod(parent.stat().st_mode | 0o055)
-    try:
-        outcome = run(use_read_only, str(folder))
-    finally:
-        folder.chmod(0o755)
+def test_a_read_only_disk_can_be_read_and_says_that_it_cannot_be_written() -> None:
+    with open_folder() as folder:
+        with Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+            ledger.append([make_entry(1), make_entry(2)])
+        for path in folder.iterdir():
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        try:
+            outcome = run(use_read_only, str(folder))
+        finally:
+            folder.chmod(0o755)
     assert "appended" not in outcome
     assert "2 0" in outcome
     assert [text for text in outcome if text != "2 0" and "cannot be" not in text] == []

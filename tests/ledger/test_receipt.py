@@ -38,9 +38,11 @@ def vector_record() -> Record:
         "logprobs": digest(b"logprobs"),
     }
     body = {
+        "date": "2024-07-26",
         "digests": digests,
         "level": {"asked": None, "declared": "portable"},
         "model": {"asked": "m", "name": "m", "revision": None, "fingerprint": DIGEST, "engine": "embedded"},
+        "route": "/v1/chat/completions",
         "seed": str(2**63 - 1),
     }
     head = Head(41, digest(b"the record before"))

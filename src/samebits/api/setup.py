@@ -23,7 +23,7 @@ from samebits.gateway.route import Route
 from samebits.gateway.settings import LedgerConfig
 from samebits.gateway.upstream import Upstream
 from samebits.gateway.verify import verify
-from samebits.ledger import AsyncLedger, Ledger, Privacy
+from samebits.ledger import AsyncLedger, Ledger, Privacy, environment_id
 
 log = logging.getLogger(__name__)
 
@@ -150,4 +150,4 @@ def _recorder(config: ServerConfig) -> Recorder:
     if keys.url is None:
         return Recorder()
     ledger = AsyncLedger(Ledger.open(keys.url, privacy=Privacy(keys.privacy), anchors=keys.anchors))
-    return Recorder(ledger, keys.receipts, config.date.isoformat())
+    return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id())

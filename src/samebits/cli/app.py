@@ -13,8 +13,11 @@ from samebits.cli.generate import generate
 from samebits.cli.info import info
 from samebits.cli.keys import app as keys
 from samebits.cli.ledger import app as ledger
+from samebits.cli.lock import lock
+from samebits.cli.replay import replay
 from samebits.cli.report import report
 from samebits.cli.serve import serve
+from samebits.cli.verify import verify
 
 app = typer.Typer(
     name="samebits",
@@ -34,5 +37,8 @@ app.command()(audit)
 app.command()(report)
 app.command()(doctor)
 app.command()(advise)
+app.command()(lock)
+app.command()(verify)
+app.command()(replay)
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")

@@ -148,6 +148,9 @@ def fsck(
     anchors: Annotated[
         Path | None, typer.Option(help="File of anchored heads to compare with.", show_default=False)
     ] = None,
+    tsa_root: Annotated[
+        Path | None, typer.Option(help="Root certificate of the timestamps in it.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every record, link and head. Exit code 1: something was changed, removed or damaged."""
@@ -155,12 +158,14 @@ def fsck(
 
     if (url is None) == (file is None):
         raise InputError("or --file is needed, and not both", field="url", remedy="Give one of the two.")
+    if tsa_root is not None and anchors is None:
+        raise InputError("is for --anchors", field="tsa_root", remedy="Name the file of anchors.")
     start = time.perf_counter()
     if file is not None:
-        report = check_lines(file, anchors)
+        report = check_lines(file, anchors, tsa_root)
     else:
         with open_ledger(str(url)) as ledger:
-            report = check(ledger, anchors)
+            report = check(ledger, anchors, tsa_root)
     if as_json:
         typer.echo(json.dumps(summary(report), indent=2))
     else:
@@ -248,13 +253,18 @@ def anchor(
     to: Annotated[
         Path, typer.Option(help="File that the heads are added to; best on another disk.", show_default=False)
     ],
+    tsa: Annotated[
+        str | None, typer.Option(help="Authority (RFC 3161) that gives a timestamp of them.", show_default=False)
+    ] = None,
 ) -> None:
     """Note the present heads of all chains in a file, for samebits ledger fsck --anchors."""
     from samebits.ledger.anchors import Anchors
+    from samebits.ledger.timestamp import stamp
 
     with open_ledger(url) as ledger:
         heads = ledger.heads()
     anchors = Anchors(to)
     anchors.note_heads(heads)
+    anchors.write(None if tsa is None else lambda data: stamp(tsa, data))
     anchors.close()
     typer.echo(f"{len(heads)} heads noted in {to}")

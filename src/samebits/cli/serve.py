@@ -57,6 +57,9 @@ def serve(
     page_size: Annotated[int | None, _flag("page_size")] = None,
     kv_memory: Annotated[int | None, _flag("kv_memory")] = None,
     prefix_cache: Annotated[str | None, _flag("prefix_cache", metavar="<bool>")] = None,
+    locked: Annotated[
+        Path | None, typer.Option(help="Refuse to start where anything differs from this lock", show_default=False)
+    ] = None,
 ) -> None:
     """Serve models over HTTP, with OpenAI's API."""
     start = time.perf_counter()
@@ -82,7 +85,12 @@ def serve(
             seconds = time.perf_counter() - start
             typer.echo(f"samebits: {names} at {url_of(sock)}/v1 after {seconds:.1f} s", err=True)
 
-        make_server(settings, load_models(settings), keys, ready).run(sockets=[sock])
+        llms = load_models(settings)
+        if locked is not None:
+            from samebits.cli.lock import check_locked
+
+            check_locked(locked, settings, llms)
+        make_server(settings, llms, keys, ready).run(sockets=[sock])
 
 
 def _merged(values: dict[str, Any], model: str | None, flags: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ A file of lines of canonical JSON, which only grows. A line that a crash cut sho
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import time
@@ -20,6 +21,7 @@ from samebits.ledger.chain import Head
 from samebits.ledger.entry import Record
 
 ANCHOR_FORMAT: Final = "samebits-anchor-1"
+STAMP_FORMAT: Final = "samebits-timestamp-1"
 EVERY_S: Final = 10.0  # what may be lost unseen between two anchors, in seconds of traffic
 
 
@@ -70,8 +72,11 @@ class Anchors:
         """Remembers heads until the next ``write``."""
         self._pending.update(heads)
 
-    def write(self) -> None:
+    def write(self, stamp: Callable[[bytes], bytes] | None = None) -> None:
         """Writes what is pending, on to the disk.
+
+        Args:
+            stamp: gives a timestamp of the lines, which is written behind them (``samebits.ledger.timestamp``).
 
         Raises:
             LedgerError: the file cannot be written.
@@ -79,7 +84,11 @@ class Anchors:
         self._next = time.monotonic() + EVERY_S
         if not self._pending:
             return
-        lines = b"".join(line_of(Anchor(t, head, self._clock())) for t, head in sorted(self._pending.items()))
+        each = [line_of(Anchor(t, head, self._clock())) for t, head in sorted(self._pending.items())]
+        lines = b"".join(each)
+        if stamp is not None:
+            token = base64.b64encode(stamp(lines)).decode()
+            lines += canonical({"anchor": STAMP_FORMAT, "lines": len(each), "token": token}) + b"\n"
         try:
             size = os.fstat(self._file).st_size
             if size and os.pread(self._file, 1, size - 1) != b"\n":
@@ -114,15 +123,31 @@ def line_of(anchor: Anchor) -> bytes:
 
 
 @dataclass(frozen=True)
+class Stamp:
+    """A timestamp of the lines before it.
+
+    Attributes:
+        line: its number.
+        data: the lines that it is of.
+        response: of the authority, DER.
+    """
+
+    line: int
+    data: bytes
+    response: bytes
+
+
+@dataclass(frozen=True)
 class Noted:
     """What a file of anchors says.
 
     Attributes:
-        anchors: in the order of the file.
+        anchors, stamps: in the order of the file.
         damaged: line number → byte position, of lines that say nothing.
     """
 
     anchors: tuple[Anchor, ...]
+    stamps: tuple[Stamp, ...]
     damaged: Mapping[int, int]
 
 
@@ -132,13 +157,18 @@ def read_anchors(path: Path) -> Noted:
     Raises:
         InputError: it cannot be read.
     """
-    found, damaged, position = [], {}, 0
+    found, stamps, damaged, position = list[Anchor](), list[Stamp](), dict[int, int](), 0
+    recent: list[bytes] = []  # since the last timestamp
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                anchor = _anchor(line)
+                anchor, stamp = _anchor(line), _stamp(line, number, recent)
+                recent.append(line)
                 if anchor is not None:
                     found.append(anchor)
+                elif stamp is not None:
+                    stamps.append(stamp)
+                    recent.clear()
                 elif line.strip():
                     damaged[number] = position
                 position += len(line)
@@ -146,7 +176,7 @@ def read_anchors(path: Path) -> Noted:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", field="anchors", remedy="Name a file of anchors."
         ) from error
-    return Noted(tuple(found), damaged)
+    return Noted(tuple(found), tuple(stamps), damaged)
 
 
 def _anchor(line: bytes) -> Anchor | None:
@@ -155,5 +185,15 @@ def _anchor(line: bytes) -> Anchor | None:
         if said["anchor"] != ANCHOR_FORMAT or not isinstance(said["seq"], int):
             return None
         return Anchor(str(said["tenant"]), Head(said["seq"], str(said["hash"])), int(said["time"]))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def _stamp(line: bytes, number: int, recent: list[bytes]) -> Stamp | None:
+    try:
+        said = json.loads(line)
+        if said["anchor"] != STAMP_FORMAT or not 0 < said["lines"] <= len(recent):
+            return None
+        return Stamp(number, b"".join(recent[-said["lines"] :]), base64.b64decode(said["token"], validate=True))
     except (ValueError, TypeError, KeyError):
         return None

@@ -9,6 +9,7 @@ from typing import Any, Final
 from samebits.errors import InputError
 from samebits.ledger.canonical import canonical, digest, joined
 from samebits.ledger.entry import Entry
+from samebits.ledger.form import lost
 from samebits.ledger.privacy import Privacy
 
 SALT_BYTES: Final = 16  # so that the digest of a pruned body cannot be found by guessing what it was
@@ -52,6 +53,8 @@ def seal(entry: Entry, privacy: Privacy) -> Sealed:
         "parent": entry.parent,
         "policy": entry.policy,
         "privacy": privacy.mode,
+        # Members and numbers as they came; useless, and left out, where not all of the request is stored.
+        "request_form": lost(entry.request) if privacy.payload(entry.request) == entry.request else None,
         "route": entry.route,
         "salt": secrets.token_hex(SALT_BYTES),
         "seed": entry.seed,

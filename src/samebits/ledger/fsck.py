@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from samebits.errors import LedgerError
-from samebits.ledger.anchors import Anchor, read_anchors
+from samebits.ledger.anchors import Anchor, Stamp, read_anchors
 from samebits.ledger.canonical import digest
 from samebits.ledger.chain import Head, hash_of
 from samebits.ledger.database import reading
@@ -81,18 +81,19 @@ class Report:
             self.notes.append(said)
 
 
-def check(ledger: Ledger, anchors: Path | None = None) -> Report:
+def check(ledger: Ledger, anchors: Path | None = None, tsa_root: Path | None = None) -> Report:
     """Checks a whole ledger, in one state of it, while others may go on writing.
 
     Args:
         anchors: a file of anchored heads.
+        tsa_root: certificate under which the timestamps in that file are to be signed; else they are not looked at.
 
     Raises:
-        InputError: the anchors cannot be read.
+        InputError: the anchors or the certificate cannot be read.
         LedgerError: the database cannot be reached.
     """
     report = Report()
-    noted = _noted(report, anchors)
+    noted = _noted(report, anchors, tsa_root)
     with ThreadPoolExecutor(1, "samebits-fsck") as beside:
         database = beside.submit(_damage, ledger)
         _check_chains(report, ledger, noted)
@@ -101,14 +102,14 @@ def check(ledger: Ledger, anchors: Path | None = None) -> Report:
     return report
 
 
-def check_lines(path: Path, anchors: Path | None = None) -> Report:
+def check_lines(path: Path, anchors: Path | None = None, tsa_root: Path | None = None) -> Report:
     """Checks an export, each chain from the first of its records in the file on.
 
     Raises:
         InputError: the file or the anchors cannot be read.
     """
     report, lines = Report(), Lines(path)
-    noted = _noted(report, anchors)
+    noted = _noted(report, anchors, tsa_root)
     try:
         for tenant, chain in groupby(lines, lambda record: record.tenant):
             if tenant in report.heads:
@@ -123,17 +124,34 @@ def check_lines(path: Path, anchors: Path | None = None) -> Report:
     return report
 
 
-def _noted(report: Report, anchors: Path | None) -> dict[str, list[Anchor]]:
+def _noted(report: Report, anchors: Path | None, tsa_root: Path | None) -> dict[str, list[Anchor]]:
     """Anchors by tenant; lines that say nothing become notes."""
     noted: dict[str, list[Anchor]] = {}
     if anchors is not None:
         read = read_anchors(anchors)
+        if tsa_root is not None:
+            _check_stamps(report, read.stamps, tsa_root)
         for number, position in read.damaged.items():
             report.note(f"anchors: line {number}, at byte {position}, is cut short or damaged, and was passed over")
         for anchor in read.anchors:
             noted.setdefault(anchor.tenant, []).append(anchor)
         report.anchors = len(read.anchors)
     return noted
+
+
+def _check_stamps(report: Report, stamps: Sequence[Stamp], root: Path) -> None:
+    from samebits.ledger.timestamp import read_root, verified
+
+    certificate = read_root(root)
+    for stamp in stamps:
+        try:
+            moment = verified(stamp.response, stamp.data, certificate)
+        except ValueError as error:
+            report.add("anchor", "", stamp.line, f"anchors: the timestamp of line {stamp.line} does not hold: {error}")
+        else:
+            report.note(f"anchors: the lines before line {stamp.line} existed at {moment.isoformat()}")
+    if not stamps:
+        report.add("anchor", "", 0, "anchors: there is no timestamp")
 
 
 def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Anchor]]) -> None:

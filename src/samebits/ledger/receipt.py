@@ -19,7 +19,7 @@ STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:samebits:receipt:1"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _HEADER: Final = ("tenant", "seq", "id", "kind", "time", "prev", "body_digest", "hash")
-_PREDICATE: Final = ("record", "model", "level", "digests", "seed")
+_PREDICATE: Final = ("record", "route", "date", "model", "level", "digests", "seed")
 _MOST_BYTES: Final = 1 << 20
 
 
@@ -29,6 +29,8 @@ class Receipt:
 
     Attributes:
         record: header of the ledger's record; its body is not part of a receipt.
+        route: path of the request.
+        date: today's date for chat templates, when it was answered.
         model: name, revision, fingerprint, engine.
         level: of determinism, as declared.
         digests: of request and answer (canonical JSON), and those of the block ``samebits``.
@@ -37,6 +39,8 @@ class Receipt:
     """
 
     record: Record
+    route: str
+    date: str | None
     model: Mapping[str, Any]
     level: str | None
     digests: Mapping[str, str | None]
@@ -80,6 +84,8 @@ def statement_of(record: Record) -> dict[str, Any]:
                 "body_digest": record.body_digest,
                 "hash": record.hash,
             },
+            "route": body["route"],
+            "date": body["date"],
             "model": {name: body["model"][name] for name in ("name", "revision", "fingerprint", "engine")},
             "level": body["level"]["declared"],
             "digests": digests,
@@ -136,7 +142,7 @@ def verify(data: bytes, key: PublicKey) -> Receipt:
     expected = [{"name": name, "digest": _as_subject(value)} for name, value in wanted if value is not None]
     if statement["subject"] != expected:
         raise ReceiptInvalid("subject and predicate contradict each other")
-    return Receipt(record, predicate["model"], predicate["level"], predicate["digests"], predicate["seed"], key.id)
+    return Receipt(key_id=key.id, **predicate | {"record": record})
 
 
 def _opened(data: bytes, key: PublicKey) -> bytes:

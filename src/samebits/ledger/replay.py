@@ -1,0 +1,208 @@
+"""Replay: a recorded request is asked again, and the two answers are compared bit by bit.
+
+Who answers is handed in; this module knows only records and answers as JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from samebits.errors import MeasurementError, SamebitsError
+from samebits.ledger.canonical import canonical, digest
+from samebits.ledger.causes import Again, first_difference, likely_cause
+from samebits.ledger.entry import Record
+from samebits.ledger.form import restored
+
+Verdict = Literal["same", "differs", "not measured"]
+TOGETHER: Final = 8  # requests in flight
+GENERATE: Final = "/generate"
+RESPONSES: Final = "/v1/responses"
+COMPLETIONS: Final = "/v1/completions"
+CHAT: Final = "/v1/chat/completions"
+# Effective parameters that are sent again where the request did not give them: they came from a policy, or a default.
+_COMMON: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+_OVERLAID: Final[Mapping[str, tuple[str, ...]]] = {
+    CHAT: (*_COMMON, "presence_penalty", "frequency_penalty", "max_tokens"),
+    COMPLETIONS: (*_COMMON, "presence_penalty", "frequency_penalty", "max_tokens"),
+    RESPONSES: _COMMON,
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is needed of a record to ask again.
+
+    Attributes:
+        body: of the record (docs/guide/ledger.md); of a receipt, as much of it as that says.
+        request: the full body of the request; None where it was not stored.
+    """
+
+    tenant: str
+    seq: int
+    id: str
+    hash: str
+    body: Mapping[str, Any]
+    request: Mapping[str, Any] | None
+
+    @classmethod
+    def of(cls, record: Record, request: Mapping[str, Any] | None = None) -> Recorded:
+        """Reads a record.
+
+        Args:
+            request: its full text, from elsewhere. It must have the recorded digest.
+
+        Raises:
+            MeasurementError: it was pruned, or the request is not the one that was recorded.
+        """
+        if record.body is None:
+            raise MeasurementError(f"{record.id} was pruned: its request is not there any more")
+        body = json.loads(record.body)
+        wanted, stored = body["digests"]["request"], body["request"]
+        if request is not None and digest(canonical(request)) != wanted:
+            raise MeasurementError(f"the request given is not the one of {record.id}: its digest differs")
+        if request is None and isinstance(stored, dict) and digest(canonical(stored)) == wanted:
+            request = restored(stored, body["request_form"])
+        return cls(record.tenant, record.seq, record.id, record.hash, body, request)
+
+    @property
+    def route(self) -> str:
+        """Path of the request."""
+        return str(self.body["route"])
+
+    def again(self) -> dict[str, Any]:
+        """The body to send: not streamed, with the seed that was used and the parameters that were in effect.
+
+        Raises:
+            MeasurementError: the request is not known.
+        """
+        if self.request is None:
+            raise MeasurementError(
+                f"{self.id} is stored as {self.body.get('privacy')}: give the request itself with --request"
+            )
+        sent = {name: value for name, value in self.request.items() if name not in ("stream", "stream_options")}
+        seed = self.body["seed"]
+        if seed is not None:
+            self._give_seed(sent, int(seed))
+        if not sent.get("use_beam_search"):  # a search takes none of them
+            self._overlay(sent)
+        return sent
+
+    def _give_seed(self, sent: dict[str, Any], seed: int) -> None:
+        holder, name = sent, "seed"
+        if self.route == GENERATE:
+            holder, name = dict(sent.get("sampling_params") or {}), "sampling_seed"
+            sent["sampling_params"] = holder
+        if holder.get(name) is None:
+            prompts = sent.get("input_ids") or sent.get("text") if self.route == GENERATE else sent.get("prompt")
+            if isinstance(prompts, list) and len(prompts) > 1 and not isinstance(prompts[0], int):
+                raise MeasurementError(
+                    f"{self.id}: each of its {len(prompts)} prompts drew a seed, and one is recorded"
+                )
+            holder[name] = seed
+
+    def _overlay(self, sent: dict[str, Any]) -> None:
+        for name in _OVERLAID.get(self.route, ()):
+            value = self.body["params"].get(name, {}).get("value")
+            limited = name == "max_tokens" and sent.get("max_completion_tokens") is not None
+            if sent.get(name) is None and isinstance(value, int | float) and not limited:
+                sent[name] = value
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What replaying one record gave.
+
+    Attributes:
+        difference: the first one, in words: what differs and where.
+        cause: the likely one.
+        reason: why there was nothing to compare.
+    """
+
+    tenant: str
+    seq: int
+    id: str
+    verdict: Verdict
+    difference: str | None = None
+    cause: str | None = None
+    reason: str | None = None
+
+
+@dataclass
+class Summary:
+    """How many records gave which verdict."""
+
+    same: int = 0
+    differs: int = 0
+    not_measured: int = 0
+
+    def add(self, verdict: Verdict) -> None:
+        """Counts one."""
+        name = verdict.replace(" ", "_")
+        setattr(self, name, getattr(self, name) + 1)
+
+
+Answer = Callable[[Recorded, Mapping[str, Any]], Awaitable[Again]]
+
+
+async def replay(
+    records: Iterable[Record | Recorded],
+    answer: Answer,
+    tell: Callable[[Outcome], None],
+    together: int = TOGETHER,
+) -> Summary:
+    """Replays records, a few at a time; memory does not depend on how many there are.
+
+    Args:
+        answer: asks a recorded request again.
+        tell: is handed each outcome, in the order of the records.
+        together: requests in flight.
+    """
+    summary, flight = Summary(), list[asyncio.Task[Outcome]]()
+
+    async def land() -> None:
+        outcome = await flight.pop(0)
+        summary.add(outcome.verdict)
+        tell(outcome)
+
+    try:
+        for record in records:
+            flight.append(asyncio.create_task(replay_one(record, answer)))
+            if len(flight) >= together:
+                await land()
+        while flight:
+            await land()
+    finally:
+        for task in flight:
+            task.cancel()
+    return summary
+
+
+async def replay_one(record: Record | Recorded, answer: Answer) -> Outcome:
+    """Replays one record."""
+    try:
+        recorded = record if isinstance(record, Recorded) else Recorded.of(record)
+        again = await answer(recorded, recorded.again())
+    except SamebitsError as error:
+        return Outcome(record.tenant, record.seq, record.id, "not measured", reason=str(error))
+    place = (record.tenant, record.seq, record.id)
+    compared = first_difference(recorded.body, again)
+    if compared is None:
+        return Outcome(*place, "not measured", reason="neither digests nor texts of the answer are recorded")
+    if not compared.differs:
+        return Outcome(*place, "same")
+    return Outcome(*place, "differs", difference=compared.said, cause=likely_cause(recorded.body, again, compared))
+
+
+def is_sampled(record: Record, share: float, seed: int) -> bool:
+    """Whether a record belongs to a random sample; the same sample for the same seed.
+
+    Args:
+        share: of all records, 0 to 1.
+    """
+    drawn = hashlib.sha256(f"{seed}:{record.tenant}:{record.seq}:{record.hash}".encode()).digest()
+    return int.from_bytes(drawn[:8], "big") < share * 2**64

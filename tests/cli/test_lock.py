@@ -1,0 +1,84 @@
+"""``samebits lock`` and ``samebits serve --locked``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.api.live import write_model
+from tests.cli.test_ledger import samebits
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(write_model(tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture
+def config(tmp_path: Path, folder: Path) -> Path:
+    path = tmp_path / "samebits.yaml"
+    path.write_text(json.dumps({"models": {"m": {"path": str(folder), "profile": "fp32"}}, "port": 0}))
+    return path
+
+
+def test_a_lock_holds_and_explains_what_changed(config: Path, tmp_path: Path) -> None:
+    lock, prompts = tmp_path / "samebits.lock", tmp_path / "prompts"
+    prompts.mkdir()
+    (prompts / "one.txt").write_text("one")
+    options = ("--config", config, "--file", lock, "--prompts", prompts)
+    assert samebits("lock", *options).returncode == 0
+    same = samebits("lock", *options, "--check")
+    assert (same.returncode, same.stdout) == (0, "0 differences, 0 of them can move bits\n")
+    keys = json.loads(config.read_text())
+    keys["models"]["m"]["threads"] = 1
+    config.write_text(json.dumps(keys | {"port": 1, "determinism": "run"}))
+    free = samebits("lock", *options, "--check")
+    assert free.returncode == 1
+    assert 'server.determinism: null locked, "run" now\n  moves no bit:' in free.stdout
+    assert free.stdout.endswith("1 differences, 0 of them can move bits\n")  # threads and port are not locked
+    assert samebits("lock", *options, "--check", "--bits").returncode == 0
+    keys["models"]["m"]["profile"] = "int8"
+    config.write_text(json.dumps(keys))
+    (prompts / "one.txt").write_text("two")
+    moved = samebits("lock", *options, "--check", "--bits")
+    assert moved.returncode == 1
+    for what in ("models.m.profile", "models.m.fingerprint", "one.txt"):
+        assert what in moved.stdout
+    assert moved.stdout.endswith("3 differences, 3 of them can move bits\n")
+
+
+def test_a_bill_and_a_containerfile_are_written_beside(config: Path, tmp_path: Path) -> None:
+    files = tmp_path / "sbom.json", tmp_path / "Containerfile"
+    ran = samebits(
+        "lock", "--config", config, "--file", tmp_path / "l", "--sbom", files[0], "--containerfile", files[1]
+    )
+    assert ran.returncode == 0, ran
+    assert json.loads(files[0].read_text())["bomFormat"] == "CycloneDX"
+    assert "numpy==" in files[1].read_text()
+
+
+def test_a_server_does_not_start_where_something_differs(config: Path, tmp_path: Path) -> None:
+    lock = tmp_path / "samebits.lock"
+    assert samebits("lock", "--config", config, "--file", lock).returncode == 0
+    changed = json.loads(lock.read_text())
+    changed["environment"]["python"] = "CPython 2.7"
+    lock.write_text(json.dumps(changed))
+    ran = samebits("serve", "--config", config, "--locked", lock)
+    assert ran.returncode == 2
+    assert "environment.python" in ran.stderr
+    assert "1 differences from" in ran.stderr
+
+
+def test_wrong_input_is_said_in_a_line(config: Path, tmp_path: Path) -> None:
+    for arguments in (
+        (),
+        ("smollm2", "--config", config),
+        ("--config", config, "--bits"),
+        ("--config", config, "--check", "--file", tmp_path / "none"),
+        ("--config", config, "--prompts", tmp_path / "none"),
+        ("--config", config, "--profile", "fp32"),
+        (tmp_path / "none",),
+    ):
+        ran = samebits("lock", *arguments)
+        assert (ran.returncode, ran.stdout) == (2, ""), arguments
