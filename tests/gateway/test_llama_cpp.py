@@ -82,7 +82,7 @@ def test_the_order_of_properties_is_the_order_of_the_answer(server: Live) -> Non
         properties = {name: {"enum": ["x", "y"]} for name in order}
         schema = {"type": "object", "properties": properties, "required": order, "additionalProperties": False}
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
-        answer = server.http.post(CHAT, json=ask("Notes.", response_format=form, max_tokens=100)).json()
+        answer = server.http.post(CHAT, json=ask("Notes.", response_format=form, max_tokens=100), timeout=300).json()
         assert list(json.loads(answer["choices"][0]["message"]["content"])) == order
         assert answer["samebits"]["gateway"]["valid"] is True
 
