@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,7 +13,9 @@ from prometheus_client.registry import Collector
 from samebits.api.served import Served
 from samebits.engine import Completion
 from samebits.gateway.gateway import Gateway
-from samebits.gateway.upstream import Upstream
+
+if TYPE_CHECKING:
+    from samebits.gateway.upstream import Upstream
 
 # From one decoding step to the longest request.
 SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samebits.api.config import ModelConfig, ServerConfig
 from samebits.api.errors import failure
@@ -21,9 +21,11 @@ from samebits.gateway.policy import check_names, known_policies
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import LedgerConfig
-from samebits.gateway.upstream import Upstream
 from samebits.gateway.verify import verify
-from samebits.ledger import AsyncLedger, Ledger, Privacy, environment_id
+from samebits.ledger import Privacy, environment_id
+
+if TYPE_CHECKING:
+    from samebits.gateway.upstream import Upstream
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +101,8 @@ def make_gateway(service: Service) -> Setup:
 
 
 def _upstream(name: str, config: ServerConfig) -> Upstream:
+    from samebits.gateway.upstream import Upstream  # its client takes a third of a second to import
+
     try:
         return Upstream(name, config.upstreams[name])
     except InputError as error:
@@ -149,5 +153,7 @@ def _recorder(config: ServerConfig) -> Recorder:
     keys: LedgerConfig = config.ledger
     if keys.url is None:
         return Recorder()
+    from samebits.ledger import AsyncLedger, Ledger
+
     ledger = AsyncLedger(Ledger.open(keys.url, privacy=Privacy(keys.privacy), anchors=keys.anchors))
     return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id())

@@ -6,14 +6,17 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samebits.gateway.attempts import Attempt
 from samebits.gateway.block import Outcome, block_of, fingerprint_of, params_of
 from samebits.gateway.call import Call
 from samebits.gateway.plan import Plan
 from samebits.gateway.route import Route
-from samebits.ledger import AsyncLedger, Digests, Entry, ModelRef, Timing
+from samebits.ledger import Digests, Entry, ModelRef, Timing
+
+if TYPE_CHECKING:
+    from samebits.ledger import AsyncLedger
 
 
 @dataclass(frozen=True)

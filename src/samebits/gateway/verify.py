@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from samebits.errors import InputError
 from samebits.gateway.errors import UnreachableError
 from samebits.gateway.levels import includes
 from samebits.gateway.route import Route
-from samebits.gateway.upstream import Upstream
+
+if TYPE_CHECKING:
+    from samebits.gateway.upstream import Upstream
 
 log = logging.getLogger(__name__)
 ASK_S: Final = 5.0
