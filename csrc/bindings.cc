@@ -164,6 +164,23 @@ void log_softmax(Context& context, In<float, 2> logits, Out<float, 2> out) {
                              context.pool);
 }
 
+void log_softmax_at(Context& context, In<float, 2> logits, In<int32_t, 2> columns, Out<float, 2> out) {
+  const size_t rows = logits.shape(0), wanted = columns.shape(1);
+  require(columns.shape(0) == rows && out.shape(0) == rows && out.shape(1) == wanted,
+          "columns, out: one row for each row of logits, of equal length");
+  for (size_t i = 0; i < rows * wanted; ++i)
+    require(columns.data()[i] >= 0 && size_t(columns.data()[i]) < logits.shape(1), "columns: outside the vocabulary");
+  Operation operation(context);
+  context.table->log_softmax({logits.data(), int64_t(rows), int64_t(logits.shape(1)), out.data(), columns.data(),
+                              int64_t(wanted)},
+                             context.pool);
+}
+
+void exclude_ids(In<float, 1> logits, In<bool, 1> allowed, Out<float, 1> out) {
+  require(allowed.shape(0) == logits.shape(0) && out.shape(0) == logits.shape(0), "allowed, out: one for each logit");
+  exclude(logits.data(), allowed.data(), int64_t(logits.shape(0)), out.data());
+}
+
 void argmax_rows(Context& context, In<float, 2> logits, Out<int32_t, 1> out) {
   require(out.shape(0) == logits.shape(0) && logits.shape(1) > 0, "out: one value per row of logits");
   const int64_t vocab = int64_t(logits.shape(1));
@@ -275,6 +292,8 @@ NB_MODULE(_core, m) {
   m.def("attention", &attention, "context"_a, "q"_a, "cache"_a, "layer"_a, "positions"_a, "seq_starts"_a,
         "block_tables"_a, "out"_a);
   m.def("log_softmax", &log_softmax, "context"_a, "logits"_a, "out"_a);
+  m.def("log_softmax_at", &log_softmax_at, "context"_a, "logits"_a, "columns"_a, "out"_a);
+  m.def("exclude", &exclude_ids, "logits"_a, "allowed"_a, "out"_a);
   m.def("argmax", &argmax_rows, "context"_a, "logits"_a, "out"_a);
   m.def("topk", &topk_rows, "context"_a, "logits"_a, "ids"_a, "values"_a);
   m.def("sample", &sample_rows, "context"_a, "logits"_a, "temperature"_a, "top_k"_a, "top_p"_a, "min_p"_a, "seed"_a,

@@ -8,7 +8,12 @@ SB_INLINE float row_max(const float* x, int64_t n) {
   return lane_max(m);
 }
 
-inline void log_softmax_row(const float* x, int64_t n, float* out) {
+// What is subtracted from each logit, one after the other.
+struct Shift {
+  float most, log_sum;
+};
+
+inline Shift shift_of(const float* x, int64_t n) {
   const float most = row_max(x, n);
   float total = 0.0f;
   for (int64_t begin = 0; begin < n; begin += kSumBlock) {
@@ -21,14 +26,24 @@ inline void log_softmax_row(const float* x, int64_t n, float* out) {
     const float sum = lane_tree_sum(sums);
     total = begin == 0 ? sum : total + sum;
   }
-  const float log_sum = log_exact(total);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) store(out + i, sub(sub(load(x + i), set1(most)), set1(log_sum)));
-  for (; i < n; ++i) out[i] = (x[i] - most) - log_sum;
+  return {most, log_exact(total)};
 }
 
 inline void log_softmax(const LogSoftmaxArgs& a, ThreadPool& pool) {
-  pool.run(a.rows, [&](int64_t row) { log_softmax_row(a.logits + row * a.vocab, a.vocab, a.out + row * a.vocab); });
+  pool.run(a.rows, [&](int64_t row) {
+    const float* x = a.logits + row * a.vocab;
+    const Shift shift = shift_of(x, a.vocab);
+    if (a.columns != nullptr) {
+      for (int64_t i = row * a.wanted; i < (row + 1) * a.wanted; ++i)
+        a.out[i] = (x[a.columns[i]] - shift.most) - shift.log_sum;
+      return;
+    }
+    float* out = a.out + row * a.vocab;
+    int64_t i = 0;
+    for (; i + kLanes <= a.vocab; i += kLanes)
+      store(out + i, sub(sub(load(x + i), set1(shift.most)), set1(shift.log_sum)));
+    for (; i < a.vocab; ++i) out[i] = (x[i] - shift.most) - shift.log_sum;
+  });
 }
 
 inline void exp_shifted(const ExpShiftedArgs& a, ThreadPool& pool) {

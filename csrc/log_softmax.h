@@ -8,7 +8,9 @@ namespace samebits {
 struct LogSoftmaxArgs {
   const float* logits;  // (rows, vocab)
   int64_t rows, vocab;
-  float* out;  // (rows, vocab)
+  float* out;                        // (rows, vocab), or with columns (rows, wanted)
+  const int32_t* columns = nullptr;  // (rows, wanted), each below vocab: the only ones that are wanted
+  int64_t wanted = 0;
 };
 
 // out[i] = exp((logits[i] − most) ÷ temperature)

@@ -190,6 +190,10 @@ uint64_t philox(int64_t seed, uint32_t token_index, uint32_t choice) {
   return uint64_t(c[0]) | uint64_t(c[1]) << 32;
 }
 
+void exclude(const float* logits, const bool* allowed, int64_t vocab, float* out) {
+  for (int64_t i = 0; i < vocab; ++i) out[i] = allowed[i] ? logits[i] : -__builtin_inff();
+}
+
 int64_t argmax(const float* logits, int64_t vocab) {
   // The greatest in lanes, which compilers vectorise, then its first place. A NaN is greater than nothing.
   float most[kAtOnce];

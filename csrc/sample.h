@@ -22,6 +22,8 @@ struct SampleArgs {
   int32_t* out;       // (rows)
 };
 
+// out[i] = allowed[i] ? logits[i] : -infinity; out may be logits.
+void exclude(const float* logits, const bool* allowed, int64_t vocab, float* out);
 int64_t argmax(const float* logits, int64_t vocab);
 // The first k ids in the order (logit descending, id ascending).
 void topk(const float* logits, int64_t vocab, int64_t k, int32_t* ids, float* values);

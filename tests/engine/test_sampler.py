@@ -187,7 +187,7 @@ def test_the_best_reported_is_the_chosen_where_log_probabilities_tie() -> None:
 
 def test_nothing_is_computed_that_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    for name in ("argmax", "sample", "log_softmax", "topk"):
+    for name in ("argmax", "sample", "log_softmax_at", "topk"):
         real = getattr(kernels, name)
         monkeypatch.setattr(kernels, name, lambda *a, name=name, real=real: (calls.append(name), real(*a))[1])
     rows = np.random.default_rng(1).normal(0, 3, (3, VOCAB)).astype(np.float32)
@@ -195,8 +195,8 @@ def test_nothing_is_computed_that_is_not_asked_for(monkeypatch: pytest.MonkeyPat
         (["argmax"], [{}, {}, {}]),
         (["sample"], [{"temperature": 1.0}] * 3),
         (["argmax", "sample"], [{}, {"presence_penalty": 1.0}, {}]),
-        (["argmax", "log_softmax"], [{}, {"logprobs": 0}, {"logprobs": 0}]),
-        (["argmax", "log_softmax", "topk"], [{"logprobs": 0}, {"logprobs": 2}, {}]),
+        (["argmax", "log_softmax_at"], [{}, {"logprobs": 0}, {"logprobs": 0}]),
+        (["argmax", "topk", "log_softmax_at"], [{"logprobs": 0}, {"logprobs": 2}, {}]),
     ):
         calls.clear()
         sample_rows(CTX, rows, [sequence([1], **v) for v in values])

@@ -31,6 +31,11 @@ def test_every_remainder(
     expected = reference.log_softmax(logits)
     for rows in (1, 2, 5):
         same_on_every_path(lambda ctx, r=rows: run(kernels, ctx, logits[:r]), expected[:rows].copy())
+    columns = np.random.default_rng(1).integers(0, vocab, (5, 7)).astype(np.int32)
+    columns[:, 0], columns[:, 1] = vocab - 1, 0
+    same_on_every_path(
+        lambda ctx: kernels.log_softmax_at(ctx, logits, columns), np.take_along_axis(expected, columns, axis=1)
+    )
 
 
 def test_extreme_values(
@@ -49,6 +54,20 @@ def test_extreme_values(
     expected = reference.log_softmax(logits)
     assert np.isnan(expected[6:9]).all()
     same_on_every_path(lambda ctx: run(kernels, ctx, logits), expected)
+    columns = np.tile(np.array([299, 9, 7, 0, 3], np.int32), (10, 1))
+    same_on_every_path(
+        lambda ctx: kernels.log_softmax_at(ctx, logits, columns), np.take_along_axis(expected, columns, axis=1)
+    )
+
+
+def test_columns_outside_the_vocabulary_are_refused(kernels: ModuleType, contexts: list[Any]) -> None:
+    logits = np.zeros((2, 5), np.float32)
+    for bad in ([[5], [0]], [[0], [-1]]):
+        with pytest.raises(ValueError, match="columns: outside"):
+            kernels.log_softmax_at(contexts[0], logits, np.array(bad, np.int32))
+    with pytest.raises(ValueError, match="columns, out"):
+        kernels.log_softmax_at(contexts[0], logits, np.zeros((3, 1), np.int32))
+    assert kernels.log_softmax_at(contexts[0], logits, np.zeros((2, 0), np.int32)).shape == (2, 0)
 
 
 def test_close_to_binary64(kernels: ModuleType, contexts: list[Any]) -> None:

@@ -180,3 +180,19 @@ def test_negative_control_a_draw_by_floats_is_told_apart() -> None:
         p = np.exp(logits - logits.max())
         others.append(int(np.searchsorted(np.cumsum(p / p.sum()), np.random.default_rng(seed).random())))
     assert draws != others
+
+
+@pytest.mark.parametrize("vocab", [1, 15, 16, 17, 1000])
+def test_excluded_ids_and_no_others_are_minus_infinity(vocab: int, kernels: ModuleType) -> None:
+    rng = np.random.default_rng(vocab)
+    row = rng.standard_normal(vocab, dtype=np.float32)
+    row[0] = np.nan
+    allowed = rng.random(vocab) < 0.5
+    expected = np.where(allowed, row, np.float32(-np.inf))
+    out = np.empty_like(row)
+    kernels.exclude(row, allowed, out)
+    assert_bitwise_equal(out, expected, "apart")
+    kernels.exclude(row, allowed, row)
+    assert_bitwise_equal(row, expected, "in place")
+    with pytest.raises(ValueError, match="allowed, out"):
+        kernels.exclude(row, allowed[1:], row)

@@ -134,6 +134,21 @@ def test_a_wrong_policy_is_refused(mode: Any, patterns: dict[str, str], field: s
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("mode", ["full", "digest-only", "redacted"])
+def test_what_is_nested_too_deeply_is_refused(sqlite_url: str, mode: Any) -> None:
+    with Ledger.open(sqlite_url, privacy=Privacy(mode)) as ledger:
+        ledger.append([make_entry(request={"x": nested(50)})])
+        with pytest.raises(InputError, match="nested too deeply"):
+            ledger.append([make_entry(request={"x": nested(5000)})])
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
 def test_a_base_url_with_credentials_is_refused_and_not_shown() -> None:
     for url in ("https://u:hunter2@h/v1", "https://h/v1?key=hunter2", "https://h/v1#hunter2"):
         with pytest.raises(InputError) as caught:

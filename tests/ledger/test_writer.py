@@ -54,7 +54,8 @@ def test_a_bad_entry_fails_alone(sqlite_url: str) -> None:
         ledger = Counting.open(sqlite_url)
         assert isinstance(ledger, Counting)
         front = AsyncLedger(ledger)
-        entries = [make_entry(1), make_entry(2, answer=float("nan")), make_entry(3)]
+        broken = make_entry(4, params={"temperature": 1})  # not as an entry should be: an error that is not ours
+        entries = [make_entry(1), make_entry(2, answer=float("nan")), broken, make_entry(3)]
         tasks = [asyncio.ensure_future(front.add(entry)) for entry in entries]
         await asyncio.sleep(0)
         ledger.leave.set()
@@ -62,9 +63,10 @@ def test_a_bad_entry_fails_alone(sqlite_url: str) -> None:
         await front.close()
         return list(found)
 
-    first, second, third = asyncio.run(run())
-    assert (first.seq, third.seq) == (1, 2)
+    first, second, third, fourth = asyncio.run(run())
+    assert (first.seq, fourth.seq) == (1, 2)
     assert isinstance(second, InputError)
+    assert isinstance(third, AttributeError)
 
 
 def test_who_goes_away_is_recorded_all_the_same(sqlite_url: str) -> None:

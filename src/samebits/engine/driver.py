@@ -66,8 +66,8 @@ class Submission:
         """What has come since the last call, at least one event; empty when every choice has ended.
 
         Args:
-            pause: seconds to collect events before they are returned, so that many submissions wake up less often. It
-                ends early with the last event.
+            pause: seconds to collect events at most before they are returned, so that many submissions wake up less
+                often. It ends early with the last event.
 
         Raises:
             EngineFailedError: the engine broke or was closed.
@@ -75,7 +75,9 @@ class Submission:
         """
         if pause > 0 and not self.done:
             self._paused = True
-            asyncio.get_running_loop().call_later(pause, self._resume)
+            loop = asyncio.get_running_loop()
+            # All who pause for as long resume at once: the loop wakes once for all streams, not once for each.
+            loop.call_at((loop.time() // pause + 1) * pause, self._resume)
         while not self.done and (self._paused or not self._arrivals):
             await self._changed.wait()
             self._changed.clear()

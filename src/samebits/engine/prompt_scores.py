@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from samebits import kernels
-from samebits.engine.top_logprobs import TopLogprob, best_of_rows
+from samebits.engine.top_logprobs import TopLogprob, score_rows
 from samebits.errors import NumericsError, SamebitsError
 
 Floats = npt.NDArray[np.float32]
@@ -49,10 +49,9 @@ class PromptScores:
         if not np.isfinite(logits).all():
             last = start + len(logits)
             self.error = NumericsError(f"logits within the first {last} tokens are not finite: the model overflowed")
-        scores = np.empty_like(logits)
-        kernels.log_softmax(ctx, logits, scores)
-        self.logprobs += scores[np.arange(len(targets)), targets].tolist()
-        self.top_logprobs += best_of_rows(ctx, logits, scores, [self.top] * len(targets))
+        for scored in score_rows(ctx, logits, targets, [self.top] * len(targets)):
+            self.logprobs.append(scored.logprob)
+            self.top_logprobs.append(scored.top)
 
     def array(self) -> Floats:
         """The log-probabilities, (prompt length - 1,) float32."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from samebits import kernels
 from samebits.engine.constraint import Constraint
 from samebits.engine.request import Sequence
-from samebits.engine.top_logprobs import TopLogprob, best_of_rows
+from samebits.engine.top_logprobs import TopLogprob, score_rows
 from samebits.errors import ConstraintError, NumericsError, SamebitsError
 
 Floats = npt.NDArray[np.float32]
@@ -47,11 +47,10 @@ def sample_rows(ctx: kernels.Context, logits: Floats, sequences: Rows[Sequence])
     if not reported:
         return sampled
     chosen = logits if len(reported) == len(sequences) else logits[reported]
-    scores = np.empty_like(chosen)
-    kernels.log_softmax(ctx, chosen, scores)
-    tops = best_of_rows(ctx, chosen, scores, [sequences[row].params.logprobs or 0 for row in reported])
-    for i, (row, top) in enumerate(zip(reported, tops, strict=True)):
-        sampled[row] = Sampled(tokens[row], float(scores[i, tokens[row]]), top)
+    counts = [sequences[row].params.logprobs or 0 for row in reported]
+    ids = [token for row in reported if (token := tokens[row]) is not None]
+    for row, scored in zip(reported, score_rows(ctx, chosen, ids, counts), strict=True):
+        sampled[row] = Sampled(tokens[row], scored.logprob, scored.top)
     return sampled
 
 
@@ -99,7 +98,7 @@ def exclude(row: Floats, constraint: Constraint) -> None:
     allowed = constraint.allowed()
     if not allowed.any():
         raise ConstraintError("the constraint allows no token here: no text in this model's tokens satisfies it")
-    np.copyto(row, np.float32(-np.inf), where=~allowed)
+    kernels.exclude(row, allowed, row)
 
 
 def _not_finite(sequence: Sequence) -> NumericsError:

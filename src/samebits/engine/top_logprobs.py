@@ -1,9 +1,10 @@
-"""The best ids of a row, with their log-probabilities."""
+"""Log-probabilities of tokens, and of the best ids beside them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,18 +22,25 @@ class TopLogprob:
     logprob: float
 
 
-def best_of_rows(
-    ctx: kernels.Context, logits: Floats, logprobs: Floats, counts: Sequence[int]
-) -> list[tuple[TopLogprob, ...]]:
-    """Of each row of ``logits`` and ``logprobs`` (R, V) its best ids, best first, up to ``counts`` or V of them.
+class Scored(NamedTuple):
+    """The log-probability of a token, and the best ids beside it, best first."""
 
-    Ordered by logit, since two logits that differ can have one log-probability.
+    logprob: float
+    top: tuple[TopLogprob, ...]
+
+
+def score_rows(ctx: kernels.Context, logits: Floats, token_ids: Sequence[int], counts: Sequence[int]) -> list[Scored]:
+    """Of each row of logits (R, V) the log-probability of a token, and of as many of the best ids as ``counts`` says.
+
+    The best are ordered by logit, since two logits that differ can have one log-probability.
     """
     most = min(max(counts, default=0), logits.shape[1])
-    if most == 0:
-        return [()] * len(counts)
-    ids = kernels.topk(ctx, logits, most)[0]
+    columns = np.empty((len(token_ids), 1 + most), np.int32)
+    columns[:, 0] = token_ids
+    if most:
+        columns[:, 1:] = kernels.topk(ctx, logits, most)[0]
+    ids, logprobs = columns.tolist(), kernels.log_softmax_at(ctx, logits, columns).tolist()
     return [
-        tuple(TopLogprob(t, float(logprobs[row, t])) for t in ids[row, :count].tolist())
-        for row, count in enumerate(counts)
+        Scored(own[0], tuple(TopLogprob(*pair) for pair in zip(best[1 : 1 + count], own[1 : 1 + count], strict=True)))
+        for best, own, count in zip(ids, logprobs, counts, strict=True)
     ]

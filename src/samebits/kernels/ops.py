@@ -39,6 +39,18 @@ def argmax(ctx: _core.Context, logits: Floats) -> Ints:
     return out
 
 
+def exclude(logits: Floats, allowed: npt.NDArray[np.bool_], out: Floats) -> None:
+    """Step 3 of docs/numerics.md 4: the logits (V,) that are allowed, -infinity for the others; ``out`` may be them."""
+    _core.exclude(logits, allowed, out)
+
+
+def log_softmax_at(ctx: _core.Context, logits: Floats, columns: Ints) -> Floats:
+    """Of the log-probabilities of each row of logits (R, V) those of some ids: (R, W) int32 to (R, W) float32."""
+    out = np.empty(columns.shape, np.float32)
+    _core.log_softmax_at(ctx, logits, columns, out)
+    return out
+
+
 def topk(ctx: _core.Context, logits: Floats, k: int) -> tuple[Ints, Floats]:
     """Ids (R, k) int32 and values (R, k) float32 of the k greatest, by (value descending, id ascending)."""
     ids = np.empty((logits.shape[0], k), np.int32)
@@ -96,8 +108,10 @@ __all__ = [
     "attention",
     "dequantize",
     "embedding",
+    "exclude",
     "linear",
     "log_softmax",
+    "log_softmax_at",
     "rmsnorm",
     "rope_store",
     "round_bf16",

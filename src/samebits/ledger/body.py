@@ -31,6 +31,13 @@ def seal(entry: Entry, privacy: Privacy) -> Sealed:
     Raises:
         InputError: a value has no canonical form; the field is named.
     """
+    try:
+        return _sealed(entry, privacy)
+    except RecursionError:
+        raise InputError("is nested too deeply", field="entry", remedy="Give less than 100 levels.") from None
+
+
+def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
     request, request_digest = _payload("request", entry.request, privacy.mode, privacy.payload)
     answer, answer_digest = _payload("answer", entry.answer, privacy.mode, privacy.payload)
     error, error_digest = _payload("error", entry.error, privacy.mode, privacy.error)

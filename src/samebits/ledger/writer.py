@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from samebits.errors import LedgerError, SamebitsError
+from samebits.errors import LedgerError
 from samebits.ledger.body import Sealed
 from samebits.ledger.entry import Entry, Record
 from samebits.ledger.store import Ledger
@@ -78,8 +78,8 @@ class AsyncLedger:
             for waiting in batch:
                 try:
                     ready.append((waiting, self.ledger.seal(waiting.entry)))
-                except SamebitsError as error:
-                    _tell(waiting, error)  # it alone is wrong
+                except Exception as error:  # it alone is wrong; whatever it is, this thread goes on
+                    _tell(waiting, error)
             try:
                 stored = self.ledger.append_sealed([sealed for _, sealed in ready])
             except Exception as error:  # whatever it is, nobody may wait for ever
