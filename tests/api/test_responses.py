@@ -82,7 +82,8 @@ def steady(answer: dict[str, Any]) -> dict[str, Any]:
     """An answer without ids and times of its own, and counts of cached tokens."""
     result = {name: value for name, value in answer.items() if name not in ("id", "created_at", "usage")}
     result["output"] = [{n: v for n, v in item.items() if n != "id"} for item in answer["output"]]
-    result["samebits"] = {n: v for n, v in answer["samebits"].items() if n != "cached_prompt_tokens"}
+    volatile = ("cached_prompt_tokens", "prefill_chunks")
+    result["samebits"] = {n: v for n, v in answer["samebits"].items() if n not in volatile}
     return result
 
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from samebits.audit.association import association, most_common, tail_shares
 
-Arrays = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+Arrays = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
-def arrays(codes: object, levels: object, strata: object) -> Arrays:
-    """Strata double as prompts."""
-    c, x, s = (np.asarray(a, np.int64) for a in (codes, levels, strata))
-    return c, most_common(c, s), x, s
+def arrays(codes: object, levels: object, strata: object, prompts: object = None) -> Arrays:
+    """Strata double as prompts where none are given."""
+    c, x, s, p = (np.asarray(a, np.int64) for a in (codes, levels, strata, strata if prompts is None else prompts))
+    return c, p, most_common(c, p), x, s
 
 
 def null_runs(rng: np.random.Generator, rate: float = 0.2, strata: int = 12, size: int = 6) -> Arrays:
@@ -54,11 +54,8 @@ def test_negative_control_a_reference_that_depends_on_the_level_alarms_too_often
     rng = np.random.default_rng(12)
     alarms = 0
     for seed in range(200):
-        codes, _, levels, strata = null_runs(rng, rate=0.5, size=2)
-        alarms += (
-            association(codes, codes[levels == 0], levels, strata, rng=np.random.default_rng(seed), permutations=99)
-            <= 0.05
-        )
+        codes, prompts, _, levels, strata = null_runs(rng, rate=0.5, size=2)
+        alarms += p_of((codes, prompts, codes[levels == 0], levels, strata), seed, permutations=99) <= 0.05
     assert alarms > 50
 
 
@@ -80,6 +77,28 @@ def test_answers_that_follow_the_level_are_seen_though_none_is_common() -> None:
     levels = np.tile([0, 0, 0, 1, 1, 1], 6)
     codes = 2 * strata + np.where(strata % 2, levels, 1 - levels)
     assert p_of(arrays(codes, levels, strata), permutations=1999) < 0.005
+
+
+def one_run_a_level(follows: NDArray[np.int64]) -> Arrays:
+    """Eight prompts with four strata each, of two runs; `follows`, (64,): which of its prompt's answers a run gave."""
+    prompts = np.repeat(np.arange(8), 8)
+    return arrays(2 * prompts + follows, np.tile([0, 1], 32), np.repeat(np.arange(32), 2), prompts)
+
+
+def test_answers_that_follow_the_level_are_seen_with_one_run_at_each() -> None:
+    """No stratum can show it alone, and which answer is the common one is chance."""
+    levels, odd = np.tile([0, 1], 32), np.repeat(np.arange(8) % 2, 8)
+    assert p_of(one_run_a_level(np.where(odd, levels, 1 - levels)), permutations=1999) < 0.005
+    # Negative control: as many of both answers at both levels.
+    in_turn = np.repeat(np.arange(32) % 2, 2)
+    assert p_of(one_run_a_level(np.where(in_turn, levels, 1 - levels)), permutations=1999) > 0.2
+
+
+def test_level_under_the_null_with_one_run_at_each() -> None:
+    rng = np.random.default_rng(13)
+    pvalues = np.array([p_of(one_run_a_level(rng.integers(0, 2, 64)), seed) for seed in range(200)])
+    assert np.sum(pvalues <= 0.05) <= 20  # 10 expected at most; 20 is three standard errors above
+    assert np.sum(pvalues <= 0.5) > 70
 
 
 def test_three_levels_of_different_size() -> None:

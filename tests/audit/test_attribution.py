@@ -227,3 +227,10 @@ def test_what_cannot_be_tested_is_refused() -> None:
         attribute(runs, "body", seed=0)
     with pytest.raises(InputError, match="one target"):
         attribute([*runs, replace(runs[0], target="other")], "text", seed=0)
+
+
+@pytest.mark.parametrize("cause", ["load", "time", "prefix"])
+def test_a_fault_that_always_strikes_is_found_with_one_run_in_each_cell(cause: Cause) -> None:
+    """Either of a prompt's two answers may be the more common one, so that departures cancel each other."""
+    runs = list(simulate(StubModel(Fault(cause=cause, rate=1.0)), Design(runs=1, levels=THREE)))
+    assert attribute(runs, "text", seed=0).causes == (cause,)

@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from pathlib import Path
 
 import pytest
-from stub_server import BACKGROUND, Answer, Incoming, Stub, stub
+from fault_server import fault_server
+from stub_server import Answer, stub
 
 from samebits.audit.carry_out import carry_out
 from samebits.audit.journal import Journal, read_journal
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.prompts import Prompt
 from samebits.audit.result import Result, evaluate, verdict
-from samebits.audit.stub import Fault, Seen, StubModel
+from samebits.audit.stub import Fault
 from samebits.audit.targets import HttpSpec
-
-
-def server_of(fault: Fault, seed: int) -> Stub:
-    """The pure stub model behind HTTP. What it sees is what a server can see: its own traffic and cache."""
-    model, tickets = StubModel(fault, seed), itertools.count()
-
-    def answer(incoming: Incoming) -> Answer:
-        seen = Seen(
-            in_flight=incoming.in_flight - incoming.background,
-            background=incoming.background,
-            cached=incoming.cached,
-            streamed=bool(incoming.body.get("stream")),
-            elapsed=float(incoming.number),
-        )
-        found = model.answer(incoming.prompt, seen, next(tickets))
-        return Answer(
-            found.text, delay=0.02 if incoming.prompt.startswith(BACKGROUND) else 0.002, fingerprint=found.fingerprint
-        )
-
-    return Stub(answer)
 
 
 def audited(path: Path, fault: Fault, *, seed: int, **values: object) -> Result:
     said = tuple(Prompt(id=f"p{i}", messages=({"role": "user", "content": f"Say {i}"},)) for i in range(8))
     settings = {"runs": 12, "concurrency": (1,), "max_tokens": 32, "top_logprobs": None} | values
     plan = Plan(Experiment(**settings), said)  # type: ignore[arg-type]
-    server = server_of(fault, seed)
+    server = fault_server(fault, seed)
     try:
         with Journal(path, plan.digest(()), plan.document()) as journal:
             spec = HttpSpec(name="stub", url=server.url)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from samebits.audit.journal import Journal, key_of, read_journal
 from samebits.audit.observation import Observation
-from samebits.errors import InputError
+from samebits.errors import InputError, MeasurementError
 
 
 def observation(run: int, text: str = "yes") -> Observation:
@@ -116,3 +117,50 @@ def test_two_processes_cannot_write_it(tmp_path: Path) -> None:
     with Journal(tmp_path / "j", "digest", {}), pytest.raises(InputError, match="another process"):
         Journal(tmp_path / "j", "digest", {})
     Journal(tmp_path / "j", "digest", {}).__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("text", ["sk-a-key-in-a-file", "{}", '{"journal":"samebits-audit-9","dig', '{"sent":1'])
+def test_a_foreign_file_of_one_line_is_left_alone(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "j"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"journal"):
+        Journal(path, "digest", {})
+    assert path.read_text() == text
+
+
+def test_a_torn_head_is_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    write(path)
+    whole = path.read_bytes()
+    for keep in (0, 1, 15, len(whole) - 2):
+        path.write_bytes(whole[:keep])
+        with Journal(path, "digest", {}) as journal:
+            assert journal.past.torn == keep
+        assert json.loads(path.read_text())["digest"] == "digest"
+
+
+def test_after_a_failed_write_nothing_more_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line behind one that a full disk cut short would make a damaged one of it."""
+    path, really = tmp_path / "j", os.write
+
+    def full(file: int, data: bytes) -> int:
+        if len(data) < 20:
+            raise OSError(28, "No space left on device")
+        return really(file, data[:-10])
+
+    with Journal(path, "digest", {}) as journal:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "write", full)
+            with pytest.raises(MeasurementError, match="No space"):
+                journal.sent("t", 0)
+        with pytest.raises(MeasurementError, match="any more"):
+            journal.sent("t", 1)
+    with Journal(path, "digest", {}) as journal:
+        assert journal.past.torn > 0
+        assert journal.past.sent == {}
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+def test_a_device_is_no_journal(device: str) -> None:
+    with pytest.raises(InputError, match="journal: is no file"):
+        Journal(Path(device), "digest", {})

@@ -9,8 +9,9 @@ import pytest
 from samebits.audit.agreement import agreement, summarise
 from samebits.audit.intervals import unseen_departures
 from samebits.audit.metrics import fingerprints, in_words, measure
-from samebits.audit.observation import Observation, as_condition
-from samebits.errors import InputError
+from samebits.audit.observation import Evidence, Observation, as_condition
+from samebits.audit.result import evaluate, verdict
+from samebits.errors import InputError, MeasurementError
 
 
 def runs(prompt_id: str, *texts: str | None, **fields: object) -> list[Observation]:
@@ -197,3 +198,51 @@ def test_one_target_at_a_time() -> None:
         measure([*runs("p", "a"), *runs("p", "a", target="u")])
     with pytest.raises(InputError, match="no run"):
         measure(runs("p", "a", condition=as_condition({"seed": "none"})))
+
+
+def test_means_over_prompts_are_as_sure_as_their_rarest_prompt() -> None:
+    """Nine prompts with a thousand runs say nothing about a tenth one with two."""
+    even = summarise([o for i in range(10) for o in runs(f"p{i}", "a", "a")], "text", seed=0)
+    many = [o for i in range(9) for o in runs(f"p{i}", *["a"] * 300)]
+    uneven = summarise([*many, *runs("q", "a", "a")], "text", seed=0)
+    assert even.modal_share.interval == uneven.modal_share.interval
+    assert even.repeat.interval == uneven.repeat.interval
+    assert even.repeat.interval is not None
+    assert even.excluded is not None
+    assert uneven.excluded is not None
+    assert uneven.excluded < even.excluded, "of runs, many show more"
+    # Not excluded by two runs of one prompt: it departs in half of its runs, so that the mean share is 0.95.
+    assert uneven.modal_share.interval is not None
+    assert uneven.modal_share.interval.low < 0.95
+    alone = summarise([*many, *runs("q", "a")], "text", seed=0)
+    assert alone.modal_share.interval is None
+
+
+def test_empty_and_cut_answers_are_counted_and_said() -> None:
+    data = [*runs("p", "", "", ""), *runs("q", "a", "a", finish_reason="length"), *runs("q2", None)]
+    result = evaluate(data)
+    assert (result.metrics.empty, result.metrics.cut) == (3, 2)
+    said = " ".join(verdict(result))
+    assert "3 of 5 answers are without text" in said
+    assert "2 of 5 answers were cut" in said
+    whole = " ".join(verdict(evaluate(runs("q", "a", "a", finish_reason="stop"))))
+    assert "without text" not in whole
+    assert "cut at" not in whole
+
+
+def test_nothing_but_empty_answers_is_not_measured() -> None:
+    with pytest.raises(MeasurementError, match="all 2 answers are without text"):
+        evaluate(runs("p", "", "", None))
+
+
+@pytest.mark.parametrize(("in_flight", "said"), [(2, True), (8, False)])
+def test_a_level_that_was_not_reached_is_said(in_flight: int, said: bool) -> None:
+    """That another level was reached says nothing about it."""
+    data = [
+        o
+        for level, reached in (("1", 1), ("2", 2), ("8", in_flight))
+        for o in runs(
+            "p", "a", "a", condition=as_condition({"concurrency": level}), evidence=Evidence(in_flight=reached)
+        )
+    ]
+    assert ("Not reached, so that nothing is known about it: concurrency 8." in verdict(evaluate(data))) is said

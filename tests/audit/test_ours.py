@@ -76,7 +76,7 @@ def test_negative_control_without_a_seed_the_same_audit_finds_differences(folder
 
 
 def test_the_server_repeats_itself_and_tells_its_seeds(folder: str, tmp_path: Path) -> None:
-    with LLM(folder) as llm, live({NAME: llm}) as server:
+    with LLM(folder, chunk=64) as llm, live({NAME: llm}) as server:
         experiment = Experiment(
             **SETTINGS, concurrency=(1, 4), prefix=("cold", "warm"), streaming=("off", "on"), temperature=0.8
         )
@@ -88,6 +88,7 @@ def test_the_server_repeats_itself_and_tells_its_seeds(folder: str, tmp_path: Pa
     for view in ("body", "text", "token_ids", "logprobs"):
         assert result.metrics.view(view).verdict == "equal", view  # type: ignore[arg-type]
     assert result.seeds.forwarding == "forwarded"
+    assert result.chunked.shown, "no prompt was cut, or the server does not tell"
     assert [use.fingerprint for use in result.metrics.fingerprints] == [fingerprint]
     assert {o.evidence.cached_tokens for o in observations if o.level("prefix") == "warm"} != {0}
     assert not any(o.failed for o in observations)

@@ -156,3 +156,10 @@ def test_wrong_settings_name_the_field(values: dict[str, Any], field: str) -> No
     with pytest.raises(InputError) as caught:
         Experiment(**values)
     assert caught.value.field == field
+
+
+def test_what_can_show_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="seeded"):
+        plan(seeds=("none",))
+    with pytest.raises(InputError, match="times"):
+        plan(runs=2, times=3)

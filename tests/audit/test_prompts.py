@@ -135,3 +135,16 @@ def test_the_digest_covers_every_field() -> None:
     for other in (prompt(kind="number"), prompt(expected="x"), prompt(schema={"a": 1})):
         assert prompts_digest([one]) != prompts_digest([other])
     assert prompts_digest([one]) == prompts_digest([prompt()])
+
+
+@pytest.mark.parametrize(
+    "value", ["1e400", "NaN", "12345678901234567890123", '"\\ud800"', "[" * 100_000], ids=lambda text: text[:24]
+)
+def test_what_cannot_be_sent_is_refused_before_anything_is(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    message = '"messages": [{"role": "user", "content": "x"}]'
+    path.write_text(
+        f'{{{message}, "schema": {{"enum": [1.5, "\\u00e9"]}}}}\n{{{message}, "schema": {{"enum": [{value}]}}}}'
+    )
+    with pytest.raises(InputError, match="prompts, line 2: is not JSON that can be sent"):
+        read_prompts(str(path))

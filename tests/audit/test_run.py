@@ -102,6 +102,31 @@ def test_load_is_sent_beside_the_plan_and_noted(tmp_path: Path) -> None:
     assert sum(b > 0 for b in beside) >= len(beside) / 2
 
 
+def test_load_that_is_turned_away_is_no_load(tmp_path: Path) -> None:
+    def turns_away(incoming: Incoming) -> Answer:
+        return Answer(status=400) if incoming.prompt.startswith(BACKGROUND) else Answer(delay=0.02)
+
+    with stub(turns_away) as server:
+        ran = audit(server, tmp_path / "j", load=("on",), runs=20)
+    assert "background requests failed" in ran.measured.notes["load"]
+    met = sum((o.evidence.background or 0) > 0 for o in ran.observations)
+    assert met < 0.5 * len(ran.observations), "only those before the first refusal"
+    with stub(lambda incoming: Answer(delay=0.02)) as server:
+        ran = audit(server, tmp_path / "k", load=("on",), runs=20)
+    assert "load" not in ran.measured.notes, "the control"
+    assert sum((o.evidence.background or 0) > 0 for o in ran.observations) > 0.5 * len(ran.observations)
+
+
+def test_what_ends_a_background_request_ends_the_audit(tmp_path: Path) -> None:
+    def patience(incoming: Incoming) -> Answer:
+        asks = incoming.prompt.startswith(BACKGROUND)
+        return Answer(status=429, headers={"retry-after": "90000"}) if asks else Answer(delay=0.02)
+
+    with stub(patience) as server, pytest.raises(MeasurementError, match="wait 90000 s"):
+        audit(server, tmp_path / "j", load=("on",), runs=50)
+    assert len(server.requests) < 100
+
+
 def test_prefixes_are_cold_and_warm_as_planned(tmp_path: Path) -> None:
     with stub(yes) as server:
         ran = audit(server, tmp_path / "j", prefix=("cold", "warm"))
@@ -194,6 +219,16 @@ def test_a_wrong_key_or_parameter_ends_it_at_the_first_question(tmp_path: Path) 
     gone = Answer("no such model", status=404)
     with stub(lambda incoming: gone) as server, pytest.raises(InputError, match="no such model"):
         audit(server, tmp_path / "k")
+
+
+def test_a_missing_key_of_the_last_target_is_said_before_the_first_is_asked(tmp_path: Path) -> None:
+    plan = Plan(experiment(), prompts(1))
+    with stub(yes) as server, Journal(tmp_path / "j", plan.digest(()), plan.document()) as journal:
+        specs = [HttpSpec(name="a", url=server.url), HttpSpec(name="b", url=server.url, key_env="NO_SUCH_VARIABLE")]
+        work = carry_out(plan, specs, journal, timeout=5, resend=False, advance=lambda name, count: None)
+        with pytest.raises(InputError, match="NO_SUCH_VARIABLE"):
+            asyncio.run(work)
+        assert server.requests == []
 
 
 def test_nobody_at_home_is_not_measured(tmp_path: Path) -> None:

@@ -61,6 +61,15 @@ def test_people_get_a_table_and_the_tests_of_bits() -> None:
     assert "a row alone and in a batch" in ran.stdout
 
 
+def test_a_script_may_print_and_import_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text("print('not JSON')")
+    (tmp_path / "script.py").write_text("import neighbour")
+    ran = samebits("doctor", "--json", "--after", str(tmp_path / "script.py"))
+    assert ran.returncode == 0, ran.stderr
+    assert "PYTHONHASHSEED" in findings(ran)
+    assert "not JSON" in ran.stderr
+
+
 def test_a_script_that_fails_is_named(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("1 / 0")
     for name in ("script.py", "no-such.py"):

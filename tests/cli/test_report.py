@@ -63,6 +63,7 @@ def test_one_form_alone_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["none.json", "--html", "a"], "result"),
         (["r.json"], "html"),
         (["r.json", "--html", "no-such-folder/a"], "html"),
+        (["r.json", "--markdown", "."], "markdown"),
         (["r.json", "--html", "a", "--junit", "./a"], "junit"),
         (["wrong.json", "--junit", "a"], "result"),
     ],

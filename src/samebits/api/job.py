@@ -121,6 +121,7 @@ class Job:
             "output_tokens_sha256": ids_digest([c.token_ids for c in completions]),
             "logprobs_sha256": logprobs_digest(completions),
             "cached_prompt_tokens": sum(c.cached_prompt_tokens for c in completions if c.index == 0),
+            "prefill_chunks": max(c.prefill_chunks for c in completions),
             "warnings": list(self.warnings),
         }
 

@@ -89,6 +89,7 @@ class Promise(Answer):
     output_tokens_sha256: str
     logprobs_sha256: str
     cached_prompt_tokens: int
+    prefill_chunks: int
     warnings: list[str]
     tool_errors: list[ToolError] = Field(default=[], description="With tools.")
     gateway: GatewayFacts | None = Field(default=None, description="Where a gateway had a part in it.")

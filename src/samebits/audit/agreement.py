@@ -160,6 +160,11 @@ def summarise(
     estimate = _Means(prompts, seed, confidence)
     agreeing = sum(p.total for p in prompts)
     excluded = unseen_departures(repeated, confidence) if verdict == "equal" else None
+    # Means over prompts give a prompt with few runs the weight of one with many, so that the least count decides; one
+    # with a single run shows nothing.
+    by_prompts = None
+    if excluded is not None and all(p.compared > 1 for p in prompts):
+        by_prompts = unseen_departures([min(repeated)] * len(repeated), confidence)
     return ViewSummary(
         view=view,
         verdict=verdict,
@@ -177,8 +182,8 @@ def summarise(
             "runs",
         ),
         excluded=excluded,
-        repeat=estimate.mean([p.repeat_rate for p in prompts], _repeats_at_least(excluded)),
-        repeat_answered=estimate.mean([p.repeat_rate_answered for p in prompts], _repeats_at_least(excluded)),
+        repeat=estimate.mean([p.repeat_rate for p in prompts], _repeats_at_least(by_prompts)),
+        repeat_answered=estimate.mean([p.repeat_rate_answered for p in prompts], _repeats_at_least(by_prompts)),
         total_agreement=Estimate(
             agreeing / len(prompts) if prompts else None,
             rate_interval(agreeing, len(prompts), confidence) if prompts else None,
@@ -186,7 +191,7 @@ def summarise(
             "prompts",
         ),
         unique=estimate.mean([float(p.unique) for p in prompts if p.compared], None),
-        modal_share=estimate.mean([p.modal_share for p in prompts], None if excluded is None else 1 - excluded),
+        modal_share=estimate.mean([p.modal_share for p in prompts], None if by_prompts is None else 1 - by_prompts),
     )
 
 

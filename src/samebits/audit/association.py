@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from scipy.stats import random_table
 
 TABLE_CELLS: Final = 4_000_000  # cells of tables in memory at once, 32 MB
+MOST_CLASSES: Final = 64  # of one prompt, that are followed over its strata: 5 MB for 5,000 deals at two levels
 
 
 def association(
     codes: NDArray[np.int64],
+    prompts: NDArray[np.int64],
     common: NDArray[np.int64],
     levels: NDArray[np.int64],
     strata: NDArray[np.int64],
@@ -22,23 +24,29 @@ def association(
 ) -> float:
     """P-value of the hypothesis that levels and answers have nothing to do with each other within strata.
 
-    Two statistics, since effects are of two kinds. Departures are counted by level over all strata and compared with
-    what the strata let expect (tables pooled as by Mantel and Haenszel): this sees rare departures that always fall on
-    the same level. The squares between levels of all classes are summed over strata (Light and Margolin 1971): this
-    sees answers that change with the level, each prompt in its own way. The smaller p-value counts, compared with its
-    own distribution under permutation (Tippett's combination, as by Pesarin).
+    Three statistics, since effects are of three kinds. Departures are counted by level over all strata, and
+    compared with what the strata let expect (tables pooled as by Mantel and Haenszel): this sees rare departures
+    that always fall on the same level. The squares between levels of all classes are summed over strata (Light and
+    Margolin 1971): this sees answers that change with the level, each stratum in its own way. The deviations of
+    tables from what the strata let expect are summed over the strata of a prompt, and squared (as by Cochran,
+    Mantel and Haenszel for classes without order): this sees answers that change with the level alike in all strata
+    of a prompt, be there only one run at each level. The smallest p-value counts, compared with its own
+    distribution under permutation (Tippett's combination, as by Pesarin).
 
     Dealing levels out anew within a stratum is drawing a contingency table with the same margins.
 
     Args:
-        codes: class of each run, (n,); no class is of two prompts.
+        codes, prompts: class and prompt of each run, (n,); no class is of two prompts, and no stratum.
         common: the classes that are no departure; may not depend on the levels.
-        levels, strata: level and stratum of each run, (n,), not negative.
+        levels, strata: level and stratum of each run, (n,), not negative; strata are numbered prompt by prompt.
         rng: advanced.
         permutations: the p-value is a multiple of 1/(permutations + 1).
     """
     deals, count = permutations + 1, int(levels.max()) + 1  # deal 0 is the observed one
     squares, departures, expected = np.zeros(deals), np.zeros((deals, count)), np.zeros(count)
+    alike = np.zeros(deals)
+    repeated = _repeated(codes, prompts)
+    deviations: dict[int, NDArray[np.float64]] = {}  # of the prompt at hand: strata are numbered prompt by prompt
     order = np.argsort(strata, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(strata[order])) + 1):
         if np.all(codes[members] == codes[members[0]]):
@@ -51,6 +59,13 @@ def association(
         expected[here] += rows * (columns @ departing / len(members))
         observed = np.zeros((len(rows), len(columns)))
         np.add.at(observed, (own_levels, own_codes), 1)
+        prompt = int(prompts[members[0]])
+        if prompt not in deviations:
+            alike += sum(map(_sum_of_squares, deviations.values()))
+            deviations = {prompt: np.zeros((deals, count, len(repeated[prompt])))}
+        kept = np.flatnonzero(np.isin(classes, repeated[prompt]))
+        places = np.searchsorted(repeated[prompt], classes[kept])
+        usual = np.outer(rows, columns[kept]) / len(members)
         chunk = max(1, TABLE_CELLS // observed.size)
         for at in range(0, deals, chunk):
             some = slice(at, min(at + chunk, deals))
@@ -59,10 +74,30 @@ def association(
                 tables[0] = observed
             squares[some] += np.einsum("dlc,dlc,l->d", tables, tables, 1 / rows)
             departures[some, here] += tables @ departing
+            deviations[prompt][some, here[:, None], places] += tables[:, :, kept] - usual
+    alike += sum(map(_sum_of_squares, deviations.values()))
     met = expected > 0
     pooled = ((departures - expected)[:, met] ** 2 / expected[met]).sum(axis=1)
-    smaller = np.minimum(tail_shares(squares), tail_shares(pooled))
+    smaller = np.minimum.reduce([tail_shares(squares), tail_shares(pooled), tail_shares(alike)])
     return float(np.count_nonzero(smaller <= smaller[0]) / deals)
+
+
+def _repeated(codes: NDArray[np.int64], prompts: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """The classes of each prompt that occur twice or more, in order: the MOST_CLASSES most common ones. One that occurs
+    once says nothing about what levels have in common.
+    """
+    classes, first, counts = np.unique(codes, return_index=True, return_counts=True)
+    owners, found = prompts[first], {}
+    for prompt in np.unique(prompts):
+        own = np.flatnonzero((owners == prompt) & (counts > 1))
+        chosen = own[np.lexsort((classes[own], -counts[own]))][:MOST_CLASSES]
+        found[int(prompt)] = np.sort(classes[chosen])
+    return found
+
+
+def _sum_of_squares(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    squares: NDArray[np.float64] = np.einsum("dlc,dlc->d", deviations, deviations)
+    return squares
 
 
 def most_common(codes: NDArray[np.int64], prompts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -155,7 +155,13 @@ def attribute(
         else:
             rng = np.random.default_rng([seed, number])
             p = association(
-                runs.codes, common, runs.levels[name], runs.strata(held), rng=rng, permutations=permutations
+                runs.codes,
+                runs.prompts,
+                common,
+                runs.levels[name],
+                runs.strata(held),
+                rng=rng,
+                permutations=permutations,
             )
             shown = Exercise(True, "told by the target") if name == FINGERPRINT else exercised(name, kept)
             factors.append(Factor(name, "no effect seen", rates, p=p, exercise=shown))

@@ -52,8 +52,9 @@ async def carry_out(
         MeasurementError: a target cannot be asked, or not any more.
     """
     results = []
-    for spec in specs:
-        target = open_target(spec, timeout=timeout)
+    # All of them before the first is asked: a key that is missing is no surprise after hours.
+    targets = [open_target(spec, timeout=timeout) for spec in specs]
+    for spec, target in zip(specs, targets, strict=True):
         try:
             earlier = journal.past.known.get(spec.name)
             known = await target.open(plan.probes(), earlier)

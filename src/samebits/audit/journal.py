@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from samebits.audit.observation import Observation, from_line, to_line
 from samebits.errors import InputError, MeasurementError
 
 FORMAT: Final = "samebits-audit-1"
+BEGIN: Final = f'{{"journal":"{FORMAT}"'.encode()  # how each begins
 SYNC_LINES: Final = 256
 SYNC_S: Final = 1.0
 REMEDY: Final = "Name another file for a new audit, or repeat the command that began this one."
@@ -70,11 +72,14 @@ class Journal:
 
     def __init__(self, path: Path, digest: str, head: Mapping[str, Any]) -> None:
         self.path = path
+        self._failed = False
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise InputError(f"cannot be written: {error}", field="journal", remedy="Name another file.") from error
         try:
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):  # /dev/full can be read without end
+                raise InputError("is no file", field="journal", remedy="Name a file.")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.past = _read_past(self._file)
             if self.past.head is None:
@@ -95,10 +100,13 @@ class Journal:
     def _write(self, line: Mapping[str, Any] | str) -> None:
         text = line if isinstance(line, str) else json.dumps(line, separators=(",", ":")) + "\n"
         data = text.encode("ascii")
+        if self._failed:  # what follows a line that was cut short would make it a damaged one
+            raise MeasurementError("the journal cannot be written any more; go on with it later")
         try:
             while data:  # a signal may cut a write short
                 data = data[os.write(self._file, data) :]
         except OSError as error:
+            self._failed = True
             raise MeasurementError(f"the journal cannot be written: {error}; go on with it later") from error
 
     def opened(self, target: str, known: Mapping[str, Any]) -> None:
@@ -182,6 +190,9 @@ def _read_past(file: int) -> Past:
                     _entry(raw.decode("ascii", "replace"), number)
                     os.write(file, b"\n")
                 except InputError:
+                    # Somebody else's file of one line is not cut short.
+                    if number == 1 and not raw.startswith(BEGIN[: len(raw)]):
+                        raise InputError("is no journal of samebits audit", field="journal", remedy=REMEDY) from None
                     past.torn = len(raw)
                     os.ftruncate(file, end)
                     break

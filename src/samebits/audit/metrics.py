@@ -43,6 +43,8 @@ class Metrics:
         prompts: number of prompts.
         failures: share of runs without an answer.
         errors: each error with its number of runs, most common first.
+        empty: answers without any text; that they are equal says nothing.
+        cut: answers that ended at the limit of tokens; nothing is known about what would have followed.
         views: one for each of VIEWS, in that order.
         meaning: the measure behind the view ``semantic``.
         divergence: for each prompt.
@@ -60,6 +62,8 @@ class Metrics:
     prompts: int
     failures: Estimate
     errors: tuple[tuple[str, int], ...]
+    empty: int
+    cut: int
     views: tuple[ViewSummary, ...]
     meaning: Meaning
     divergence: Mapping[str, Divergence]
@@ -109,6 +113,8 @@ def measure(
             failed.total() / len(kept), rate_interval(failed.total(), len(kept), confidence), len(kept), "runs"
         ),
         errors=tuple(sorted(failed.items(), key=lambda item: (-item[1], item[0]))),
+        empty=sum(o.text == "" for o in kept),
+        cut=sum(o.finish_reason == "length" for o in kept if not o.failed),
         views=summarise_all(kept, seed=seed, meaning=meaning, confidence=confidence),
         meaning=meaning,
         divergence={prompt_id: divergence(runs) for prompt_id, runs in grouped.items()},

@@ -127,6 +127,16 @@ class Experiment:
                 raise InputError(
                     f"{', '.join(levels)}: unknown", field=name, remedy=f"Give {' or '.join(LEVELS[name])}."
                 )
+        if "fixed" not in self.seeds:
+            raise InputError(
+                "runs without a seed may vary, so that nothing can be concluded from them alone",
+                field="seeded",
+                remedy="Give fixed or both.",
+            )
+        if self.times > self.runs:
+            raise InputError(
+                f"{self.times} blocks of time are more than {self.runs} runs", field="times", remedy="Give more runs."
+            )
         for name, low, high in (("temperature", 0, 2), ("top_p", 0, 1)):
             number = getattr(self, name)
             if number is not None and not low <= number <= high:

@@ -21,10 +21,11 @@ SHARE: Final = 0.5
 
 @dataclass(frozen=True)
 class Exercise:
-    """Whether a factor was shown to be active, and why, in words."""
+    """Whether a factor was shown to be active, and why, in words; `missed`: levels that were not met all the same."""
 
     shown: bool
     why: str
+    missed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,13 @@ def _met(runs: Sequence[Observation], met: Callable[[Observation], bool]) -> tup
 
 
 def _concurrency(levels: _Levels) -> Exercise:
-    said, reached = [], False
+    said, missed, reached = [], [], False
     for level in sorted(int(x) for x in levels if x.isdecimal() and int(x) > 1):
         met, count = _met(levels[str(level)], lambda o, level=level: (o.evidence.in_flight or 0) >= level)  # type: ignore[misc]
         reached |= met
+        missed += [] if met else [str(level)]
         said.append(f"{level} in flight: {count}" + ("" if met else " (not reached)"))
-    return Exercise(reached, "; ".join(said) or "no level above 1")
+    return Exercise(reached, "; ".join(said) or "no level above 1", tuple(missed))
 
 
 def _load(levels: _Levels) -> Exercise:

@@ -10,6 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+import orjson
+
 from samebits.errors import InputError
 from samebits.numerics import canonical_json, digest_json
 
@@ -156,8 +158,11 @@ def _prompt(line: str, where: str, index: int) -> Prompt:
 
     try:
         raw = json.loads(line)
-    except ValueError as error:
-        raise refuse(f"is not JSON: {error}") from None
+        # What can be sent, and what has a digest: no lone surrogates, no infinities, no integers beyond 64 bits.
+        orjson.dumps(raw)
+        canonical_json(raw)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise refuse(f"is not JSON that can be sent: {error}") from None
     if not isinstance(raw, dict):
         raise refuse("is not an object")
     for name in raw:

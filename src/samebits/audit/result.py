@@ -61,12 +61,18 @@ def evaluate(observations: Sequence[Observation], prompts: Sequence[Prompt] = ()
         seed: of bootstrap and permutations; equal observations and seeds give equal results.
 
     Raises:
-        MeasurementError: every request failed.
+        MeasurementError: every request failed, or every answer is empty.
     """
     if all(o.failed for o in observations):
         errors = sorted({o.error or "" for o in observations})
         raise MeasurementError(f"not one of {len(observations)} requests was answered: {'; '.join(errors[:3])}")
     metrics = measure(observations, seed=seed)
+    answered = metrics.view("text").compared
+    if answered and metrics.empty == answered:
+        raise MeasurementError(
+            f"{metrics.target}: all {answered} answers are without text, so there is nothing to compare. A model that "
+            "reasons first may need more --max-tokens"
+        )
     compared = [view for view in ATTRIBUTED if metrics.view(view).verdict in ("equal", "different")]
     return Result(
         metrics=metrics,
@@ -98,11 +104,24 @@ def verdict(result: Result) -> list[str]:
         )
     else:
         said.append("Nothing can be said: no prompt has two answers to compare.")
+    said += _reservations(metrics)
     said += [in_words(view) for view in metrics.views if view.verdict != "not offered"]
     for attribution in result.attributions:
         said += _causes(attribution)
     said.append(f"Seed: {result.seeds.forwarding}.")
     return said
+
+
+def _reservations(metrics: Metrics) -> Iterable[str]:
+    """What limits whatever the answers show."""
+    answered = metrics.view("text").compared
+    if metrics.empty:
+        yield f"{metrics.empty} of {answered} answers are without text: that these are equal says nothing."
+    if metrics.cut:
+        yield (
+            f"{metrics.cut} of {answered} answers were cut at the limit of tokens: nothing is known about what would "
+            "have followed."
+        )
 
 
 def _causes(attribution: Attribution) -> Iterable[str]:
@@ -114,5 +133,8 @@ def _causes(attribution: Attribution) -> Iterable[str]:
             "too."
         )
     idle = [f"{f.name} ({f.exercise.why})" for f in attribution.factors if f.status == "not exercised" and f.exercise]
+    for f in attribution.factors:
+        if f.status != "not exercised" and f.exercise and f.exercise.missed:
+            yield f"Not reached, so that nothing is known about it: {f.name} {', '.join(f.exercise.missed)}."
     if idle:
         yield f"Not exercised, so that nothing is known about it: {'; '.join(idle)}."

@@ -44,10 +44,18 @@ class Stay:
 
 @dataclass
 class Traffic:
-    """Who is at the target now. Tells each request the most others that were there while it was."""
+    """Who is at the target now. Tells each request the most others that were there while it was.
+
+    Attributes:
+        measured: requests of the plan.
+        background: other ones.
+        refused: whether the background request that ended last failed. Until another one is answered they count for
+            no company: what a target turns away is no load.
+    """
 
     measured: set[Stay] = field(default_factory=set)
     background: int = 0
+    refused: bool = False
 
     def enter(self, stay: Stay) -> None:
         """A request leaves for the target."""
@@ -57,7 +65,7 @@ class Traffic:
             self.measured.add(stay)
         for each in self.measured:
             each.in_flight = max(each.in_flight, len(self.measured))
-            each.others = max(each.others, self.background)
+            each.others = max(each.others, 0 if self.refused else self.background)
 
     def leave(self, stay: Stay) -> None:
         """It is answered."""
@@ -108,6 +116,8 @@ class Runner:
         self._resend, self._advance = resend, advance
         self._traffic = Traffic()
         self._background: set[asyncio.Task[None]] = set()
+        self._released = self._turned_away = 0
+        self._stray_error: BaseException | None = None
         self._room = asyncio.Semaphore(MOST_BACKGROUND)
         self._failures_in_a_row = 0
         self.progress = Progress()
@@ -145,6 +155,7 @@ class Runner:
             raise errors.exceptions[0] from None
         # The next block begins when the target is idle.
         await asyncio.gather(*self._background)
+        self._check_strays()
 
     def _todo(self, block: Block) -> Iterator[Step]:
         """The steps without an outcome. Those that were sent and are not to be sent again get theirs here."""
@@ -162,6 +173,7 @@ class Runner:
     async def _work(self, block: Block, queue: Iterator[Step]) -> None:
         """One of the block's concurrent askers."""
         for step in queue:
+            self._check_strays()
             ask = self._plan.ask(block, step)
             for number in range(step.background):
                 self._release(self._plan.background(step, number))
@@ -182,11 +194,29 @@ class Runner:
     def _release(self, ask: Ask) -> None:
         async def stray() -> None:
             async with self._room:
-                await self._target.ask(ask, Stay(self._traffic, background=True))
+                reply = await self._target.ask(ask, Stay(self._traffic, background=True))
+            self._released += 1
+            self._traffic.refused = reply.error is not None
+            if reply.error is not None:
+                self._turned_away += 1
+                self._target.notes["load"] = (
+                    f"{self._turned_away} of {self._released} background requests failed, the last one with: "
+                    f"{reply.error}; the load was as much lighter"
+                )
 
         task = asyncio.create_task(stray())
         self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        task.add_done_callback(self._on_stray)
+
+    def _on_stray(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._stray_error = task.exception()
+
+    def _check_strays(self) -> None:
+        """Raises what ended a background request: it holds for the measured ones, too."""
+        if self._stray_error is not None:
+            raise self._stray_error
 
     def _watch(self, reply: Reply) -> None:
         """Ends the audit when the target is gone."""

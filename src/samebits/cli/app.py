@@ -17,6 +17,7 @@ from samebits.cli.lock import lock
 from samebits.cli.replay import replay
 from samebits.cli.report import report
 from samebits.cli.serve import serve
+from samebits.cli.tradeoff import tradeoff
 from samebits.cli.verify import verify
 
 app = typer.Typer(
@@ -42,3 +43,4 @@ app.command()(verify)
 app.command()(replay)
 app.add_typer(ledger, name="ledger")
 app.add_typer(keys, name="keys")
+app.command()(tradeoff)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import runpy
 import sys
@@ -27,7 +28,9 @@ def doctor(
     from samebits.audit.doctor import examine
 
     if after is not None:
-        _run(after)
+        # What the script prints is not part of our JSON.
+        with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+            _run(after)
     found = examine()
     if as_json:
         from samebits.audit.plain import plain
@@ -59,6 +62,8 @@ def _run(script: str) -> None:
     if not Path(script).is_file():
         raise InputError(f"{script} does not exist", field="after", remedy="Name a Python script.")
     arguments, sys.argv = sys.argv, [script]
+    folders = sys.path.copy()
+    sys.path.insert(0, str(Path(script).resolve().parent))  # as Python itself does
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as error:
@@ -68,3 +73,4 @@ def _run(script: str) -> None:
         raise InputError(f"{script} failed: {error!r}", field="after", remedy="Correct the script.") from error
     finally:
         sys.argv = arguments
+        sys.path[:] = folders

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -26,7 +27,8 @@ class Outputs:
         """Whether all of them can be written: before an audit of hours, not after it.
 
         Raises:
-            InputError: a folder does not exist, two are the same file, or the package that draws plots is missing.
+            InputError: a folder does not exist, a file cannot be written, two are the same file, or the package that
+                draws plots is missing.
         """
         named: dict[Path, str] = {}
         for field in fields(self):
@@ -38,6 +40,8 @@ class Outputs:
                 raise InputError(
                     "its folder does not exist", field=field.name, remedy="Create it, or name another file."
                 )
+            if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+                raise InputError("cannot be written", field=field.name, remedy="Name another file.")
             if path in named:
                 raise InputError(
                     f"is the file of {named[path]}, too", field=field.name, remedy="Give each a file of its own."

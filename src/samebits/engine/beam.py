@@ -105,6 +105,7 @@ class BeamSearch:
         finished: the best hypotheses so far, at most ``width``, best first.
         error: why it failed, if it did.
         cached_prompt_tokens: prompt tokens that the first request found in the prefix cache.
+        prefill_chunks: pieces in which the first request computed the rest of the prompt.
     """
 
     def __init__(
@@ -146,6 +147,7 @@ class BeamSearch:
         self.finished: list[Hypothesis] = []
         self.error: SamebitsError | None = None
         self.cached_prompt_tokens: int | None = None
+        self.prefill_chunks = 0
 
     @property
     def done(self) -> bool:
@@ -163,6 +165,7 @@ class BeamSearch:
             return
         if self.cached_prompt_tokens is None:
             self.cached_prompt_tokens = answers[0].cached_prompt_tokens
+            self.prefill_chunks = answers[0].prefill_chunks
         candidates: list[Hypothesis] = []
         for beam, answer in zip(self.live, answers, strict=True):
             assert answer.top_logprobs is not None
@@ -206,6 +209,7 @@ class BeamSearch:
                 stop_reason=h.end,
                 seed=None,
                 cached_prompt_tokens=self.cached_prompt_tokens or 0,
+                prefill_chunks=self.prefill_chunks,
                 params=self._as_sampling,
                 origins={},
                 error=self.error,

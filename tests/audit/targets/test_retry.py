@@ -15,8 +15,12 @@ from samebits.audit.targets.retry import PASSING, RetryPolicy, asked_wait, backo
         ({"retry-after": "0.25"}, 0.25),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 60.0),
-        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, 0.0),  # already over
-        ({"retry-after": "-4"}, 0.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 -0000"}, 60.0),  # -0000 is "no zone"
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:01 GMT"}, None),  # already over
+        ({"retry-after": "Thu, 01 Jan 99999999 00:00:01 GMT"}, None),
+        ({"retry-after": "-4"}, None),
+        ({"retry-after": "0"}, None),
+        ({"retry-after-ms": "0", "retry-after": "2"}, 2.0),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),

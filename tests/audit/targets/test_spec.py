@@ -106,3 +106,9 @@ def test_a_wrong_file_is_refused_where_it_is_wrong(tmp_path: Path, text: str, sa
     with pytest.raises(InputError) as caught:
         read_targets(write(tmp_path, text))
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("header", ["", "a\nb: c", "api key", "clé"])
+def test_the_name_of_a_header_is_one(header: str) -> None:
+    with pytest.raises(InputError, match="key_header"):
+        HttpSpec(name="t", url="http://h", key_header=header)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from samebits.audit.targets.target import Ask
+from samebits.audit.observation import Observation, from_line, to_line
+from samebits.audit.targets.target import Ask, Reply
 from samebits.audit.targets.wire import (
     EXTRAS,
     EventSplitter,
@@ -52,7 +54,7 @@ def response(**changes: Any) -> dict[str, Any]:
         "system_fingerprint": "fp",
         "choices": [choice],
         "usage": {"prompt_tokens": 7, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 6}},
-        "samebits": {"seed": 5, "cached_prompt_tokens": 6, "level": "portable"},
+        "samebits": {"seed": 5, "cached_prompt_tokens": 6, "prefill_chunks": 2, "level": "portable"},
     } | changes
 
 
@@ -154,7 +156,7 @@ def test_absent_parts_are_none() -> None:
 def test_the_digest_leaves_out_what_is_volatile_and_nothing_else() -> None:
     digest = body_digest(response())
     usage = response()["usage"] | {"prompt_tokens_details": {"cached_tokens": 0}}
-    ours = response()["samebits"] | {"cached_prompt_tokens": 0, "receipt_id": "r"}
+    ours = response()["samebits"] | {"cached_prompt_tokens": 0, "prefill_chunks": 1, "receipt_id": "r"}
     assert body_digest(response(id="y", created=2, usage=usage, samebits=ours, timings={"ms": 3})) == digest
     other = response()["choices"][0] | {"finish_reason": "length"}
     for change in ({"choices": [other]}, {"system_fingerprint": "fp2"}, {"model": "n"}, {"odd": 1}):
@@ -220,3 +222,93 @@ def test_an_error_in_a_stream_is_one() -> None:
         joiner.add(b'{"error": {"message": "boom"}}')
     with pytest.raises(MalformedError):
         joiner.add(b"[]")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'data: {"a":\ndata: 1}\n\ndata: [DONE]\n\n',  # an event of two lines
+        b'event: message\nid: 1\ndata:{"a":\r\ndata:1}\r\n\r\n: ping\r\n\r\ndata: [DONE]',  # no end of the last one
+    ],
+)
+def test_events_of_several_lines_and_without_an_end(data: bytes) -> None:
+    splitter = EventSplitter()
+    events = [*splitter.feed(data), *splitter.end()]
+    assert list(map(read_json, events[:-1])) == [{"a": 1}]
+    assert events[-1] == b"[DONE]"
+
+
+# ---- what nobody expects ---------------------------------------------------------------------------------------------
+
+ODD: tuple[Any, ...] = (
+    None, 1, -1.5, True, "x", "", [], {}, [1], ["a"], [None], {"a": 1}, [[1]], 10**30, [{}], [{"token": None}],
+)  # fmt: skip
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """All places of a nested value."""
+    yield place
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, x in inner:
+        yield from places(x, (*place, name))
+
+
+def with_odd(value: Any, place: tuple[Any, ...], odd: Any) -> Any:
+    if not place:
+        return odd
+    copied = json.loads(json.dumps(value))
+    inner = copied
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = odd
+    return copied
+
+
+def check(reply: Callable[[], Reply]) -> bool:
+    """Whether there is a reply; one can be noted in a journal and read back."""
+    try:
+        found = reply()
+    except (MalformedError, StreamFailedError):
+        return False
+    fields = ("text", "token_ids", "tokens", "logprobs", "top_logprobs", "finish_reason", "body", "fingerprint")
+    observation = Observation(target="t", prompt_id="p", run=0, **{name: getattr(found, name) for name in fields})
+    assert from_line(to_line(observation)) == observation
+    return True
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_response_is_a_reply_or_malformed(odd: Any) -> None:
+    whole = response()
+    found = [check(lambda place=place: reply_of(with_odd(whole, place, odd))) for place in places(whole)]  # type: ignore[misc]
+    assert {True, False} == set(found), "the control: some are replies and some are not"
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_an_odd_event_is_a_reply_or_malformed(odd: Any) -> None:
+    chunks = chunks_of(response())
+
+    def joined(at: int, place: tuple[Any, ...]) -> Reply:
+        joiner = StreamJoiner()
+        for i, chunk in enumerate(chunks):
+            joiner.add(json.dumps(with_odd(chunk, place, odd) if i == at else chunk).encode())
+        joiner.add(b"[DONE]")
+        return reply_of(joiner.whole())
+
+    found = [
+        check(lambda at=at, place=place: joined(at, place))  # type: ignore[misc]
+        for at, chunk in enumerate(chunks)
+        for place in places(chunk)
+    ]
+    assert {True, False} == set(found), "the control"
+
+
+def test_a_content_that_is_no_text_is_not_an_empty_answer() -> None:
+    for content in (5, {"text": "a"}, True):
+        with pytest.raises(MalformedError, match="content"):
+            reply_of({"choices": [{"message": {"content": content}}]})
+    assert reply_of({"choices": [{"message": {"content": None}}]}).text == ""
+
+
+def test_a_page_is_not_cut_before_a_key_in_it_can_be_found() -> None:
+    assert error_of(500, b"x" * 290 + b"sk-sentinel-5d0c77aa")["message"].endswith("sk-sentinel-5d0c77aa")
+    assert len(error_of(500, b"x" * 10**6)["message"]) == 10_000

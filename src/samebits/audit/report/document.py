@@ -65,6 +65,8 @@ class Figures:
     prompts: int
     failures: Estimate
     errors: tuple[tuple[str, int], ...]
+    empty: int
+    cut: int
     views: tuple[ViewSummary, ...]
     meaning: MeaningUsed
     divergence: Mapping[str, Divergence]

@@ -16,6 +16,7 @@ from typing import Any, Final
 import aiohttp
 
 from samebits.audit.targets.keys import ApiKey, read_key
+from samebits.audit.targets.proxy import proxy_for
 from samebits.audit.targets.retry import NEVER_ANSWERED, PASSING, RetryPolicy, asked_wait, backoff
 from samebits.audit.targets.spec import HttpSpec
 from samebits.audit.targets.target import Ask, Flight, Reply
@@ -67,11 +68,15 @@ class HttpTarget:
         if self._key is not None:
             bearer = self._spec.key_header.lower() == "authorization"
             headers[self._spec.key_header] = f"Bearer {self._key.reveal()}" if bearer else self._key.reveal()
+        proxy = proxy_for(self._spec.base)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=MOST_CONNECTIONS, keepalive_timeout=IDLE_S),
             timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=min(10.0, self._timeout)),
             headers=headers,
-            trust_env=True,
+            # Not by trust_env, which also reads ~/.netrc: its passwords are none of the target's business.
+            trust_env=False,
+            proxy=None if proxy is None else proxy.url,
+            proxy_auth=None if proxy is None or proxy.user is None else aiohttp.BasicAuth(proxy.user, proxy.password),
             auto_decompress=True,
         )
         if known is None:
@@ -93,9 +98,9 @@ class HttpTarget:
         return known
 
     async def _only_model(self) -> str:
-        status, data, _ = await self._simple("GET", "/models")
-        if status != 200:
-            raise self._unusable(status, error_of(status, data), "finding the model by /models")
+        response, data = await self._simple("GET", "/models")
+        if response.status != 200:
+            raise self._unusable(response.status, _refusal(response, data), "finding the model by /models")
         try:
             listed = [entry["id"] for entry in read_json(data)["data"]]
         except (MalformedError, KeyError, TypeError) as error:
@@ -110,12 +115,12 @@ class HttpTarget:
     async def _server(self) -> dict[str, str]:
         """What the server says about itself, as far as it does: the version at /version (vLLM), its `server` header."""
         try:
-            status, data, headers = await self._simple("GET", "/version", root=True)
-            body = read_json(data) if status == 200 else None
+            response, data = await self._simple("GET", "/version", root=True)
+            body = read_json(data) if response.status == 200 else None
         except (MeasurementError, MalformedError):
             return {}  # it answered the first questions; a path of other servers may do as it likes
         told = body.get("version") if isinstance(body, dict) else None
-        found = {"version": told, "header": headers.get("server")}
+        found = {"version": told, "header": response.headers.get("server")}
         return {name: self._scrub(value)[:SHOWN] for name, value in found.items() if isinstance(value, str) and value}
 
     async def _probe(self, probe: Ask) -> None:
@@ -146,7 +151,7 @@ class HttpTarget:
         if status in (401, 403):
             remedy = "Name a valid key by --key-env or --key-file."
             return InputError(f"the target refuses the key: {said}", field="key", remedy=remedy)
-        if status in (400, 404, 422):
+        if status in (400, 404, 422) or 300 <= status < 400:
             return InputError(
                 f"the target refuses {what} (HTTP {status}): {said}",
                 field="target",
@@ -163,7 +168,7 @@ class HttpTarget:
         if error is None:
             return replace(reply, attempts=attempts)
         name = failure_name(error["status"], error) if error["status"] else str(error["message"])
-        return Reply(error=name, detail=self._said(error), attempts=attempts, total_s=error["total_s"])
+        return Reply(error=self._scrub(name), detail=self._said(error), attempts=attempts, total_s=error["total_s"])
 
     async def _patiently(self, ask: Ask, flight: Flight) -> tuple[Reply, dict[str, Any] | None, int]:
         """Sends a question until it is answered or refused for good: the reply, else the refusal; and the attempts."""
@@ -197,20 +202,22 @@ class HttpTarget:
         body = body_of(ask, self._model, self._extras, self._limit_name)
         started = time.perf_counter()
 
+        def elapsed() -> float:
+            return time.perf_counter() - started
+
         def failed(error: str, detail: str | None = None) -> tuple[Reply, None]:
             detail = None if detail is None else self._scrub(detail)[:SHOWN]
-            return Reply(error=error, detail=detail, total_s=time.perf_counter() - started), None
+            return Reply(error=error, detail=detail, total_s=elapsed()), None
 
         answered = False
         try:
             url = self._spec.base + "/chat/completions"
-            async with self._session.post(url, data=body, params=self._spec.query) as response:
+            async with self._session.post(url, data=body, params=self._spec.query, allow_redirects=False) as response:
                 if response.status != 200:
-                    data = await response.read()
-                    error = error_of(response.status, data) | {
+                    error = _refusal(response, await response.read()) | {
                         "status": response.status,
                         "wait": asked_wait(response.headers, time.time()),
-                        "total_s": time.perf_counter() - started,
+                        "total_s": elapsed(),
                     }
                     return Reply(), error
                 answered = True
@@ -222,6 +229,8 @@ class HttpTarget:
             return failed(str(error))
         except StreamFailedError as error:
             return failed("the stream ended with an error", str(error))
+        except aiohttp.ConnectionTimeoutError:
+            return Reply(), {"status": NEVER_ANSWERED, "message": "no connection", "wait": None, "total_s": elapsed()}
         except TimeoutError:
             # It may have been carried out, and paid: not sent again.
             return failed(f"no answer within {self._timeout:g} s")
@@ -229,12 +238,11 @@ class HttpTarget:
             if answered:
                 return failed("the connection broke within the answer", str(error))
             name = "no connection" if isinstance(error, aiohttp.ClientConnectorError) else "the connection was closed"
-            elapsed = time.perf_counter() - started
-            return Reply(), {"status": NEVER_ANSWERED, "message": name, "wait": None, "total_s": elapsed}
+            return Reply(), {"status": NEVER_ANSWERED, "message": name, "wait": None, "total_s": elapsed()}
         except aiohttp.ClientError as error:
             return failed(f"the answer is not HTTP: {type(error).__name__}", str(error))
         seed = ask.seed if "seed" in self._extras else None
-        return replace(reply, seed_sent=seed, total_s=time.perf_counter() - started), None
+        return replace(reply, seed_sent=seed, total_s=elapsed()), None
 
     async def _joined(self, response: aiohttp.ClientResponse, started: float) -> Reply:
         splitter, joiner, first = EventSplitter(), StreamJoiner(), None
@@ -242,14 +250,17 @@ class HttpTarget:
             for event in splitter.feed(data):
                 if joiner.add(event) and first is None:
                     first = time.perf_counter() - started
+        if not joiner.done:
+            for event in splitter.end():
+                joiner.add(event)
         reply = reply_of(joiner.whole())
         return replace(reply, stream_events=joiner.events, first_token_s=first)
 
     async def forget_prefixes(self) -> bool:
         """See ``Target.forget_prefixes``. Looked for only here, since it empties the cache for everybody."""
         while self._flushes:
-            status, _, _ = await self._simple("POST", self._flushes[0], root=True)
-            if status == 200:
+            response, _ = await self._simple("POST", self._flushes[0], root=True)
+            if response.status == 200:
                 self._flushes = self._flushes[:1]
                 return True
             self._flushes = self._flushes[1:]
@@ -262,12 +273,14 @@ class HttpTarget:
 
     # ---- helpers -----------------------------------------------------------------------------------------------------
 
-    async def _simple(self, method: str, path: str, *, root: bool = False) -> tuple[int, bytes, Mapping[str, str]]:
+    async def _simple(self, method: str, path: str, *, root: bool = False) -> tuple[aiohttp.ClientResponse, bytes]:
         assert self._session is not None, "the target is not open"
         base = self._spec.base.removesuffix("/v1") if root else self._spec.base
         try:
-            async with self._session.request(method, base + path, params=self._spec.query) as response:
-                return response.status, await response.read(), response.headers
+            async with self._session.request(
+                method, base + path, params=self._spec.query, allow_redirects=False
+            ) as response:
+                return response, await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             said = self._scrub(str(error) or type(error).__name__)
             raise MeasurementError(f"{self._spec.name} cannot be reached: {said}") from None
@@ -277,3 +290,11 @@ class HttpTarget:
 
     def _scrub(self, text: str) -> str:
         return text if self._key is None else self._key.scrub(text)
+
+
+def _refusal(response: aiohttp.ClientResponse, data: bytes) -> dict[str, Any]:
+    """The error object of a response. Redirections are not followed: the key is for the address that was named."""
+    if 300 <= response.status < 400:
+        place = response.headers.get("location", "nowhere").partition("?")[0]
+        return {"message": f"it redirects to {place}; name that address, if it is the right one", "type": None}
+    return error_of(response.status, data)

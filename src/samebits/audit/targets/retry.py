@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import email.utils
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC
 from typing import Final
 
 NEVER_ANSWERED: Final = 0  # in place of a status: the connection ended before the first byte of an answer
@@ -42,7 +44,8 @@ def asked_wait(headers: Mapping[str, str], now: float) -> float | None:
         now: seconds since 1970.
 
     Returns:
-        None where it does not say, or says what nobody understands.
+        None where it does not say, says what nobody understands, or names no time to come: who asks at once again,
+        and again, does not let a server recover.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         text = headers.get(name)
@@ -52,9 +55,11 @@ def asked_wait(headers: Mapping[str, str], now: float) -> float | None:
             seconds = float(text) / unit
         except ValueError:
             try:
-                seconds = email.utils.parsedate_to_datetime(text).timestamp() - now
+                date = email.utils.parsedate_to_datetime(text)
             except ValueError:
                 continue
-        if seconds == seconds and abs(seconds) != float("inf"):
-            return max(0.0, seconds)
+            # Without a zone it is UTC, as all dates of HTTP are.
+            seconds = (date if date.tzinfo is not None else date.replace(tzinfo=UTC)).timestamp() - now
+        if 0 < seconds < math.inf:
+            return seconds
     return None

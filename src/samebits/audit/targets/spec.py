@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
 from samebits.errors import InputError
 
 FORMS = "Give http://HOST:PORT, model:PATH, hf:PATH, or a .yaml file with several (docs/guide/audit.md)."
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a token, RFC 9110
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,9 @@ class HttpSpec:
         if parts.username is not None or parts.password is not None:
             raise InputError("holds a user or password", field="url", remedy="Keep keys in key_env or key_file.")
 
+        if not _HEADER.fullmatch(self.key_header):
+            raise InputError("is not the name of a header", field="key_header", remedy="Give such as api-key.")
+
     @property
     def base(self) -> str:
         """The address to which ``/chat/completions`` is appended."""
@@ -98,6 +104,8 @@ class TransformersSpec:
         path: a folder in Hugging Face's layout, or a GGUF file.
         dtype: of the weights.
         max_batch: most requests that are padded into one batch.
+        deterministic: torch.use_deterministic_algorithms and one thread, until the target is closed.
+        unpack: weights of a GGUF file as plain matrices in ``dtype``; else as transformers keeps them, maybe in blocks.
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "strict": True}
@@ -106,6 +114,8 @@ class TransformersSpec:
     path: str
     dtype: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     max_batch: int = 32
+    deterministic: bool = False
+    unpack: bool = False
     prices: None = None
 
 

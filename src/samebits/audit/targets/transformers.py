@@ -8,7 +8,7 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ class TransformersTarget:
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._loop: asyncio.Task[None] | None = None
         self._fingerprint = ""
+        self._undo: Callable[[], None] = lambda: None
 
     async def open(self, probes: tuple[Ask, ...], known: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """See ``Target.open``."""
@@ -69,20 +70,33 @@ class TransformersTarget:
 
         path = Path(self._spec.path)
         files: dict[str, Any] = {"gguf_file": path.name} if path.is_file() else {}
+        unpacked: dict[str, Any] = {}
+        if files and self._spec.unpack and hasattr(transformers, "GgufConfig"):  # releases without it always unpack
+            unpacked = {"quantization_config": transformers.GgufConfig(dequantize=True)}
         folder = path.parent if path.is_file() else path
+        shows_progress = transformers.utils.logging.is_progress_bar_enabled()
+        transformers.utils.logging.disable_progress_bar()
         try:
             self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder, **files)
             self._model: Any = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, self._spec.dtype), **files
+                folder, dtype=getattr(torch, self._spec.dtype), **files, **unpacked
             ).eval()
         except (OSError, ValueError, ImportError) as error:
             raise ModelError(
                 f"{path} cannot be loaded: {error}", field="target", remedy="See the message of transformers."
             ) from error
+        finally:
+            if shows_progress:
+                transformers.utils.logging.enable_progress_bar()
+        if self._tokenizer.chat_template is None:
+            raise ModelError(f"{path} has no chat template", field="target", remedy="Name a model for conversations.")
+        if self._spec.deterministic:
+            self._undo = _make_deterministic()
         self._fingerprint = digest_json(
             {
                 "config": self._model.config.to_json_string(),
                 "dtype": self._spec.dtype,
+                "deterministic": self._spec.deterministic,
                 "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
                 "threads": torch.get_num_threads(),
             }
@@ -91,15 +105,25 @@ class TransformersTarget:
     async def ask(self, ask: Ask, flight: Flight) -> Reply:
         """See ``Target.ask``."""
         started = time.perf_counter()
-        text = self._tokenizer.apply_chat_template(
-            [dict(message) for message in ask.messages], add_generation_prompt=True, tokenize=False
-        )
-        ids = tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        try:
+            ids = self._encode(ask)
+        except Exception as error:  # whatever a template raises
+            return Reply(error=type(error).__name__, detail=str(error)[:300])
+        context = getattr(self._model.config, "max_position_embeddings", None)
+        if context is not None and len(ids) + ask.max_tokens > context:
+            detail = f"{len(ids)} tokens and {ask.max_tokens} new ones do not fit {context}"
+            return Reply(error="ContextLengthError", detail=detail)
         waiting = _Waiting(ask, ids, asyncio.get_running_loop().create_future())
         with flight:
             self._queue.put_nowait(waiting)
             reply = await waiting.reply
         return Reply(**(vars(reply) | {"total_s": time.perf_counter() - started}))
+
+    def _encode(self, ask: Ask) -> tuple[int, ...]:
+        text = self._tokenizer.apply_chat_template(
+            [dict(message) for message in ask.messages], add_generation_prompt=True, tokenize=False
+        )
+        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
     async def _serve(self) -> None:
         """Takes what waits, as one batch, again and again. A batch has one set of sampling parameters."""
@@ -115,7 +139,7 @@ class TransformersTarget:
                 (batch if fits else put_back).append(waiting)
             try:
                 replies: Sequence[Reply] = await loop.run_in_executor(self._thread, self._generate, batch)
-            except RuntimeError as error:
+            except Exception as error:  # whatever the libraries raise is the batch's failure, and the next one goes on
                 replies = [Reply(error=type(error).__name__, detail=str(error)[:300])] * len(batch)
             for waiting, reply in zip(batch, replies, strict=True):
                 if not waiting.reply.done():
@@ -131,13 +155,9 @@ class TransformersTarget:
             ids[row, width - len(waiting.ids) :] = torch.tensor(waiting.ids)
             mask[row, width - len(waiting.ids) :] = 1
         ask = batch[0].ask
-        sampled = ask.temperature is None or ask.temperature > 0
-        options: dict[str, Any] = {"do_sample": sampled}
-        if sampled:
-            options |= {"temperature": ask.temperature or 1.0, "top_p": ask.top_p or 1.0, "top_k": 0}
         longest = max(waiting.ask.max_tokens for waiting in batch)
         end = self._model.generation_config.eos_token_id
-        ends = set(end if isinstance(end, list) else [end])
+        ends = set(end if isinstance(end, list) else [] if end is None else [end])
         # The caller's random state is left as it was.
         with torch.random.fork_rng(), torch.inference_mode():
             if ask.seed is None:
@@ -150,8 +170,8 @@ class TransformersTarget:
                 max_new_tokens=longest,
                 return_dict_in_generate=True,
                 output_logits=True,
-                pad_token_id=min(ends),
-                **options,
+                pad_token_id=min(ends, default=0),
+                **_options(ask),
             )
         replies = []
         for row, waiting in enumerate(batch):
@@ -202,7 +222,39 @@ class TransformersTarget:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
+        # In its own thread: the number of threads belongs to the one that asks.
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._undo)
         self._thread.shutdown()
+
+
+def _make_deterministic() -> Callable[[], None]:
+    """Sets what torch offers; returns what sets it back."""
+    import torch
+
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    threads = torch.get_num_threads()
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(1)
+
+    def undo() -> None:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        torch.set_num_threads(threads)
+
+    return undo
+
+
+def _options(ask: Ask) -> dict[str, Any]:
+    """Sampling as ``generate`` takes it: the model's own where nothing is asked, no cut-offs beside a temperature."""
+    if ask.temperature is None:
+        return {} if ask.top_p is None else {"top_p": ask.top_p}
+    if ask.temperature == 0:
+        return {"do_sample": False}
+    return {
+        "do_sample": True,
+        "temperature": ask.temperature,
+        "top_p": 1.0 if ask.top_p is None else ask.top_p,
+        "top_k": 0,
+    }
 
 
 def _settings(ask: Ask) -> tuple[object, ...]:

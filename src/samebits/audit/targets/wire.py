@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -16,7 +16,9 @@ from samebits.numerics import digest_json
 EXTRAS: Final = ("return_token_ids", "stream_options", "top_logprobs", "logprobs", "response_format", "seed")
 # Fields of a response that differ although the answer is the same: names, clocks, and what the cache happened to hold.
 VOLATILE: Final = frozenset({"id", "created", "request_id", "timings", "metrics", "service_tier", "kv_transfer_params"})
-VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens"})
+VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens", "prefill_chunks"})
+# Bytes of a page that is no error object: more than is shown, as a key in it must be found before it is cut.
+MOST_OF_PAGE: Final = 10_000
 
 
 class MalformedError(Exception):
@@ -99,7 +101,7 @@ def error_of(status: int, data: bytes) -> dict[str, Any]:
     if isinstance(error, dict):
         return error
     message = error or (body.get("message") or body.get("detail") if isinstance(body, dict) else None)
-    return {"message": str(message or data[:300].decode("utf-8", "replace")), "type": None, "code": status}
+    return {"message": str(message or data[:MOST_OF_PAGE].decode("utf-8", "replace")), "type": None, "code": status}
 
 
 def failure_name(status: int, error: Mapping[str, Any]) -> str:
@@ -140,9 +142,13 @@ def reply_of(whole: object) -> Reply:
 
 
 def _text(content: object) -> str:
-    if isinstance(content, list):  # parts
-        return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
+    if content is None:
+        return ""
+    if isinstance(content, list):  # parts; those without a text are of another kind
+        content = "".join(text for part in content if isinstance(text := _object(part).get("text", ""), str))
+    if not isinstance(content, str):
+        raise MalformedError("the content of the answer is not a text")
+    return content
 
 
 def _object(value: object) -> dict[str, Any]:
@@ -154,17 +160,16 @@ def _of(kind: type, value: object) -> Any:
 
 
 def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
-    entries = (choice.get("logprobs") or {}).get("content")
+    entries = _object(choice.get("logprobs")).get("content")
     ids = choice.get("token_ids")
+    if isinstance(ids, list) and not all(type(i) is int for i in ids):
+        raise MalformedError("the token ids are not integers")
     if not isinstance(entries, list):
         return (tuple(ids) if isinstance(ids, list) else None), None, None, None
     try:
-        tokens = tuple(str(entry["token"]) for entry in entries)
-        logprobs = tuple(float(entry["logprob"]) for entry in entries)
-        best = tuple(
-            tuple((t["token"], float(t["logprob"])) for t in entry.get("top_logprobs") or ()) for entry in entries
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        tokens, logprobs = _column(entries)
+        best = tuple(tuple(zip(*_column(entry.get("top_logprobs") or ()), strict=True)) for entry in entries)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise MalformedError("the log-probabilities are not in OpenAI's format") from error
     if not isinstance(ids, list):  # llama.cpp puts the id beside each log-probability
         ids = [entry.get("id") for entry in entries]
@@ -172,6 +177,18 @@ def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
     if ids is not None and len(ids) != len(logprobs):
         raise MalformedError(f"{len(ids)} token ids, but {len(logprobs)} log-probabilities")
     return (None if ids is None else tuple(ids)), tokens, logprobs, best if any(best) else None
+
+
+def _column(entries: Sequence[Any]) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """The tokens of a list of OpenAI's log-probabilities, and these.
+
+    Raises:
+        KeyError, TypeError, OverflowError: they are not in OpenAI's format.
+    """
+    tokens, scores = tuple(entry["token"] for entry in entries), tuple(entry["logprob"] for entry in entries)
+    if set(map(type, tokens)) <= {str} and set(map(type, scores)) <= {float, int}:
+        return tokens, tuple(map(float, scores))
+    raise TypeError("a token is not a text, or a log-probability not a number")
 
 
 def body_digest(whole: Mapping[str, Any]) -> str | None:
@@ -192,17 +209,25 @@ def body_digest(whole: Mapping[str, Any]) -> str | None:
 
 
 class EventSplitter:
-    """Server-sent events out of bytes that come in pieces of any size."""
+    """Server-sent events out of bytes that come in pieces of any size. An event may have several lines of data."""
 
     def __init__(self) -> None:
         self._rest = b""
+        self._data: list[bytes] = []
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The data of each event that is now complete; comments and other fields are passed over."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if line.startswith(b"data:"):
-                yield line[5:].strip()
+                self._data.append(line[5:].strip())
+            elif self._data and line in (b"", b"\r"):
+                event, self._data = b"\n".join(self._data), []
+                yield event
+
+    def end(self) -> Iterator[bytes]:
+        """The event that the stream ended with, where the empty line after it is missing."""
+        return self.feed(b"\n\n")
 
 
 class StreamJoiner:
@@ -239,7 +264,10 @@ class StreamJoiner:
                 self._whole[name] = str(value).removesuffix(".chunk")
             elif name != "choices" and value is not None:
                 self._whole[name] = value
-        pieces = [c for c in chunk.get("choices") or () if isinstance(c, dict) and c.get("index", 0) == 0]
+        choices = chunk.get("choices") or []
+        if not isinstance(choices, list) or not all(isinstance(c, dict) for c in choices):
+            raise MalformedError("an event has choices that are not a list of objects")
+        pieces = [c for c in choices if c.get("index", 0) == 0]
         carried = [self._add(piece) for piece in pieces]
         return any(carried)
 
@@ -247,15 +275,20 @@ class StreamJoiner:
         self._seen = True
         for name, value in piece.items():
             if name == "delta":
+                if not isinstance(value, dict | None):
+                    raise MalformedError("a delta is not an object")
                 _merge(self._choice["message"], value or {})
             elif name == "logprobs":
                 if isinstance(value, dict):
                     _merge(self._choice.setdefault("logprobs", {}), value)
             elif isinstance(value, list):
-                self._choice[name] = self._choice.get(name, []) + value
+                before = self._choice.get(name, [])
+                if not isinstance(before, list):
+                    raise MalformedError("a field is a list in one event and none in another")
+                self._choice[name] = before + value
             elif value is not None:
                 self._choice[name] = value
-        has_text = bool((piece.get("delta") or {}).get("content"))
+        has_text = bool(_object(piece.get("delta")).get("content"))
         self.events += has_text
         return has_text
 

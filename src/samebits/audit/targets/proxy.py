@@ -1,0 +1,29 @@
+"""The proxy that the environment names for an address: `HTTP_PROXY`, `HTTPS_PROXY`, `NO_PROXY`, in any case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """Attributes: url (without user), user (None: none is asked for), password."""
+
+    url: str
+    user: str | None = None
+    password: str = field(default="", repr=False)
+
+
+def proxy_for(address: str) -> Proxy | None:
+    """The proxy for an address; None where it is reached directly."""
+    parts = urlsplit(address)
+    named = None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
+    if not named:
+        return None
+    proxy = urlsplit(named if "://" in named else f"http://{named}")
+    url = urlunsplit(proxy._replace(netloc=proxy.netloc.rpartition("@")[2]))
+    if proxy.username is None:
+        return Proxy(url)
+    return Proxy(url, unquote(proxy.username), unquote(proxy.password or ""))

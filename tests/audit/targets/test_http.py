@@ -1,0 +1,79 @@
+"""Where the key goes, and where it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from samebits.audit.targets import Ask, HttpSpec, Reply
+from samebits.audit.targets.http import HttpTarget
+from samebits.errors import InputError
+
+from stub_server import Answer, Incoming, stub  # isort: skip
+
+KEY = "sk-sentinel-5d0c77aa"
+ASK = Ask(messages=({"role": "user", "content": "Say 1"},), max_tokens=8)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUDIT_KEY", KEY)
+
+
+def replies(url: str, count: int, **fields: str) -> list[Reply]:
+    async def ask() -> list[Reply]:
+        target = HttpTarget(HttpSpec(name="t", url=url, model="stub", key_env="AUDIT_KEY", **fields), timeout=5)
+        try:
+            await target.open((ASK,), None)
+            return [await target.ask(ASK, contextlib.nullcontext()) for _ in range(count)]
+        finally:
+            await target.close()
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("header", ["authorization", "api-key"])
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirection_does_not_take_the_key_elsewhere(header: str, status: int) -> None:
+    with stub(lambda incoming: Answer("yes")) as other:
+        place = other.url.replace("127.0.0.1", "localhost") + "/v1/chat/completions?sig=secret"
+        with (
+            stub(lambda incoming: Answer(status=status, headers={"location": place})) as server,
+            pytest.raises(InputError, match=f"HTTP {status}.*redirects to http://localhost") as error,
+        ):
+            replies(server.url, 0, key_header=header)
+    assert len(server.requests) == 1, "the control"
+    assert server.requests[0].headers[header].endswith(KEY), "the control"
+    assert other.requests == []
+    assert "secret" not in str(error.value)
+
+
+def test_a_key_in_the_code_of_an_error_is_not_noted() -> None:
+    def quotes(incoming: Incoming) -> Answer:
+        code = f"bad_{incoming.headers['authorization']}"
+        return Answer(status=400, extra={"code": code}) if incoming.number else Answer()
+
+    with stub(quotes) as server:
+        [reply] = replies(server.url, 1)
+    assert reply.error == "HTTP 400 bad_Bearer [key]"
+
+
+def test_a_key_is_found_before_a_message_is_cut() -> None:
+    def quotes(incoming: Incoming) -> Answer:
+        return Answer("x" * 290 + KEY, status=400) if incoming.number else Answer()
+
+    with stub(quotes) as server:
+        [reply] = replies(server.url, 1)
+    assert reply.detail == "x" * 290 + "[key]"
+
+
+def test_passwords_of_netrc_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "netrc").write_text("default login me password hunter2hunter2")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with stub(lambda incoming: Answer("yes")) as server:
+        [reply] = replies(server.url, 1, key_header="api-key")
+    assert reply.text == "yes"
+    assert all("authorization" not in request.headers for request in server.requests)
