@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
+import struct
 import time
 import urllib.request
 from collections.abc import AsyncIterator, Mapping
@@ -68,11 +70,17 @@ class UpstreamReply:
                 await self._response.content.read()
 
     async def close(self) -> None:
-        """See ``Reply.close``: a connection on which something is left to come is closed, which ends it there."""
+        """See ``Reply.close``: a connection on which something is left to come is reset. Some servers go on writing for
+        seconds into one that was only closed.
+        """
         if self._response.content.at_eof():
             self._response.release()
-        else:
-            self._response.close()
+            return
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            sock = connection.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._response.close()
 
 
 class Upstream:
