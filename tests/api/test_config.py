@@ -16,8 +16,12 @@ from samebits import LLM
 from samebits.api.auth import read_api_keys
 from samebits.api.config import ModelConfig, ServerConfig, make_config, read_config
 from samebits.cli.app import app
+from samebits.cli.serve import _FILE_ONLY
 from samebits.errors import InputError
+from samebits.gateway.policy import Policy
+from samebits.gateway.settings import CacheConfig, LedgerConfig, TenantConfig, UpstreamConfig
 
+NOT_OF_LLM = ("engine", "path", "policy", "failover", "stronger")
 ROOT = Path(__file__).parents[2]
 MODELS = {"models": {"small": {"path": "x"}}}
 
@@ -62,6 +66,19 @@ def test_a_file(tmp_path: Path) -> None:
         (MODELS | {"max_choices": 0}, "max_choices"),
         (MODELS | {"request_timeout": 0}, "request_timeout"),
         (MODELS | {1: 2}, "config"),
+        ({"models": {"a": {"engine": "upstream"}}}, "models.a.base_url"),
+        ({"models": {"a": {"engine": "upstream", "base_url": "http://u:p@h/v1"}}}, "models.a.base_url"),
+        ({"models": {"a": {"engine": "upstream", "base_url": "http://h/v1?key=s"}}}, "models.a.base_url"),
+        ({"models": {"a": {"engine": "upstream", "base_url": "http://h", "path": "x"}}}, "models.a.path"),
+        ({"models": {"a": {"engine": "upstream", "base_url": "http://h", "api": "x"}}}, "models.a.api"),
+        ({"models": {"a": {"engine": "upstream", "base_url": "http://h", "attempts": 0}}}, "models.a.attempts"),
+        (MODELS | {"policies": {"p": {"cache": "some"}}}, "policies.p.cache"),
+        (MODELS | {"policies": {"p": {"force": {"seed": 1}}}}, "policies.p.force"),
+        (MODELS | {"policies": {"p": {"regex": "a", "schema": {}}}}, "policies.p.regex"),
+        (MODELS | {"policies": []}, "policies"),
+        (MODELS | {"tenants": {"t": {"polcy": "x"}}}, "tenants.t.polcy"),
+        (MODELS | {"cache": {"ttl": 0}}, "cache.ttl"),
+        (MODELS | {"ledger": {"privacy": "none"}}, "ledger.privacy"),
     ],
 )
 def test_what_is_wrong_is_named(values: Any, field: str) -> None:
@@ -118,7 +135,7 @@ def test_aliases_and_defaults_in_a_file(tmp_path: Path) -> None:
 
 def test_the_models_keys_are_the_arguments_of_llm_with_the_same_defaults() -> None:
     arguments = inspect.signature(LLM.__init__).parameters
-    keys = {f.name: f.default for f in dataclasses.fields(ModelConfig) if f.name not in ("engine", "path")}
+    keys = {f.name: f.default for f in dataclasses.fields(ModelConfig) if f.name not in NOT_OF_LLM}
     assert keys == {name: p.default for name, p in arguments.items() if name not in ("self", "model")}
 
 
@@ -126,22 +143,35 @@ def test_the_flags_are_the_keys() -> None:
     group: Any = typer.main.get_command(app)
     flags = {p.name for p in group.commands["serve"].params}
     keys = {f.name for kind in (ModelConfig, ServerConfig) for f in dataclasses.fields(kind)}
-    assert flags - {"model", "config", "locked"} == keys - {"engine", "path", "models"}
+    assert flags - {"model", "config", "locked"} == keys - _FILE_ONLY
 
 
-def test_the_document_is_what_the_code_says() -> None:
+SECTIONS = {
+    "Server": ServerConfig,
+    "Embedded models": ModelConfig,
+    "Upstreams": UpstreamConfig,
+    "Policies": Policy,
+    "Tenants": TenantConfig,
+    "Cache": CacheConfig,
+    "Ledger": LedgerConfig,
+}
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_the_document_is_what_the_code_says(title: str) -> None:
     text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
-    for title, kind in (("Server", ServerConfig), ("Models", ModelConfig)):
-        section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
-        rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", section, re.MULTILINE)
-        keys = [f for f in dataclasses.fields(kind) if f.name != "models"]
-        assert [(name, default, meaning) for name, default, meaning in rows] == [
-            (f.name, shown(f.default), f.metadata["meaning"]) for f in keys
-        ]
+    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", section, re.MULTILINE)
+    keys = [f for f in dataclasses.fields(SECTIONS[title]) if "meaning" in f.metadata]
+    assert rows == [(f.name, shown(f.default), f.metadata["meaning"]) for f in keys]
 
 
 def shown(default: object) -> str:
-    return "" if default is None else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return (
+        ""
+        if default is None or default == () or default == ""
+        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    )
 
 
 # ---- keys and addresses ----------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from live import NAME, Live, Scripted, error_of, live
 
 from samebits import LLM
 from samebits.api.errors import TABLE, failure
-from samebits.api.validation import read_json
 from samebits.errors import InputError, NumericsError, SamebitsError
+from samebits.gateway.json_body import read_json
 
 COMPLETIONS = "/v1/completions"
 JSON = {"content-type": "application/json"}

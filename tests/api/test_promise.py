@@ -11,7 +11,7 @@ import pytest
 from live import NAME, Live, live, write_model
 
 from samebits import LLM
-from samebits.api.config import LEVELS
+from samebits.gateway.levels import LEVELS
 
 
 def digest(kind: str, code: str, values: list[Any]) -> str:

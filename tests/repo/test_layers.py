@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "samebits"
-LAYERS = ("errors", "numerics", "kernels", "models", "engine", "structured", "ledger", "audit", "api", "cli")
+LAYERS = ("errors", "numerics", "kernels", "models", "engine", "structured", "ledger", "audit", "gateway", "api", "cli")
 # Modules beside the packages, and their layers. The package itself may offer anything that runs a model.
 PLACES = {"llm": "structured", "inputs": "structured", "__init__": "structured", "__main__": "cli", "_core": "kernels"}
 

@@ -8,33 +8,57 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from samebits.api.config import ServerConfig
 from samebits.errors import InputError
 
+DEFAULT_TENANT: Final = "default"
+
 
 @dataclass(frozen=True)
 class ApiKeys:
-    """Digests of the keys that are accepted. None at all: no key is asked for."""
+    """Digests of the keys that are accepted, and whose they are. None at all: no key is asked for."""
 
     digests: tuple[bytes, ...] = ()
+    tenants: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, keys: Iterable[str]) -> ApiKeys:
-        """Accepts these keys."""
-        return cls(tuple(_digest(key.encode()) for key in keys))
+    def of(cls, lines: Iterable[str]) -> ApiKeys:
+        """Accepts these keys. A line is a key, or the name of a tenant and a key; a key without a name belongs to a
+        tenant that is called by the number of its line.
 
-    def accept(self, authorization: bytes | None) -> bool:
-        """Whether the value of an Authorization header holds a key.
+        Raises:
+            InputError: a line has more than two words.
+        """
+        digests, tenants = [], []
+        for number, line in enumerate(lines, 1):
+            *names, key = line.split()
+            if len(names) > 1:
+                raise InputError(
+                    f"line {number} has {len(names) + 1} words",
+                    field="api_keys_file",
+                    remedy="Give KEY, or NAME KEY.",
+                )
+            digests.append(_digest(key.encode()))
+            tenants.append(names[0] if names else f"key-{number}")
+        return cls(tuple(digests), tuple(tenants))
+
+    def tenant(self, authorization: bytes | None) -> str | None:
+        """Whose key the value of an Authorization header holds; None where it is no key.
 
         The time does not depend on how much of a key is right: digests of equal length are compared, all of them.
         """
         if not self.digests:
-            return True
+            return DEFAULT_TENANT
         scheme, _, key = (authorization or b"").partition(b" ")
         given = _digest(key.strip())
-        found = [hmac.compare_digest(given, known) for known in self.digests]
-        return scheme.lower() == b"bearer" and any(found)
+        found = [tenant for known, tenant in zip(self.digests, self.tenants, strict=True) if _same(given, known)]
+        return found[0] if scheme.lower() == b"bearer" and found else None
+
+    def accept(self, authorization: bytes | None) -> bool:
+        """Whether the value of an Authorization header holds a key."""
+        return self.tenant(authorization) is not None
 
 
 def read_api_keys(config: ServerConfig) -> ApiKeys:
@@ -67,6 +91,10 @@ def _present(candidates: Iterable[str], field: str) -> list[str]:
     if not keys:
         raise InputError("holds no key", field=field, remedy="Put at least one there.")
     return keys
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    return hmac.compare_digest(one, other)
 
 
 def _digest(key: bytes) -> bytes:

@@ -7,28 +7,24 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import GenericAlias
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
 import yaml
 
 from samebits.errors import InputError
+from samebits.gateway.levels import Level
+from samebits.gateway.policy import Policy
+from samebits.gateway.settings import CacheConfig, LedgerConfig, TenantConfig, UpstreamConfig
+from samebits.gateway.settings import key as _key
 from samebits.models.chat_template import DEFAULT_DATE
 
 if TYPE_CHECKING:
     import pydantic
 
-Level = Literal["none", "best-effort", "run", "batch", "portable"]
 MOST_VALUES: Final = 10_000  # of a file; a model has ten
-LEVELS: Final[tuple[Level, ...]] = get_args(Level)  # weakest first
-
-
-def _key(default: Any, meaning: str, *, low: float | None = None, high: float | None = None) -> Any:
-    """A key: ``meaning`` is shown by ``samebits serve --help`` and docs/config.md; bounds are checked."""
-    return field(default=default, metadata={"meaning": meaning, "low": low, "high": high})
 
 
 @dataclass(frozen=True)
@@ -45,23 +41,44 @@ class ModelConfig:
     page_size: int = _key(16, "Tokens in a KV page: 1, 2, 4 … 256")
     kv_memory: int | None = _key(None, "Bytes for keys and values; 512 MiB")
     prefix_cache: bool = _key(True, "Keep prefixes of prompts")
+    policy: str | None = _key(None, "Name of the policy; the server's")
+    failover: tuple[str, ...] = _key((), "Other models that may answer where it cannot")
+    stronger: str | None = _key(None, "Model that answers where a level is asked for that this one does not give")
+
+
+AnyModel = ModelConfig | UpstreamConfig
 
 
 @dataclass(frozen=True)
 class ServerConfig:
     """A server. Of its keys only ``date`` can move a bit: it is in the prompt of chat templates that ask for it."""
 
-    models: dict[str, ModelConfig]
+    models: dict[str, AnyModel]
     host: str = _key("127.0.0.1", "Address; loopback needs no API key")
     port: int = _key(8000, "Port; 0 takes a free one", low=0, high=65535)
     api_keys_file: str | None = _key(None, "File with one API key a line")
     api_keys_env: str | None = _key(None, "Variable with API keys, by commas")
     determinism: Level | None = _key(None, "Level if none is asked for; the highest")
+    policy: str | None = _key(None, "Policy of requests for which none is named; plain")
     date: datetime.date = _key(DEFAULT_DATE, "Today, for chat templates")
     max_choices: int = _key(512, "Most open choices; more get 429", low=1)
     request_timeout: float = _key(600.0, "Seconds until a request gets 408", low=0.001)
     drain_timeout: float = _key(600.0, "Seconds for the rest on SIGTERM", low=0)
     body_limit: int = _key(8 << 20, "Bytes of a body; more get 413", low=1)
+    policies: dict[str, Policy] = field(default_factory=dict)
+    tenants: dict[str, TenantConfig] = field(default_factory=dict)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    ledger: LedgerConfig = field(default_factory=LedgerConfig)
+
+    @property
+    def embedded(self) -> dict[str, ModelConfig]:
+        """The models that this process computes."""
+        return {name: model for name, model in self.models.items() if isinstance(model, ModelConfig)}
+
+    @property
+    def upstreams(self) -> dict[str, UpstreamConfig]:
+        """The models that other servers compute."""
+        return {name: model for name, model in self.models.items() if isinstance(model, UpstreamConfig)}
 
     @property
     def is_loopback(self) -> bool:
@@ -127,44 +144,90 @@ def _is_larger(value: Any, most: int) -> bool:
     return count > most
 
 
+# Sections of the file that map names to objects, or are one.
+_NAMED: Final[Mapping[str, type]] = {"policies": Policy, "tenants": TenantConfig}
+_SINGLE: Final[Mapping[str, type]] = {"cache": CacheConfig, "ledger": LedgerConfig}
+_SECTIONS: Final = ("models", *_NAMED, *_SINGLE)
+
+
 def make_config(values: Mapping[str, Any]) -> ServerConfig:
     """A configuration from named values, such as those of a YAML file.
 
     Raises:
         InputError: an unknown name, or a value of the wrong type or out of range.
     """
+    if not values.get("models"):
+        raise InputError("names no model", field="models", remedy="Give one, such as smollm2.")
+    sections: dict[str, Any] = {
+        "models": {name: _model(keys, f"models.{name}") for name, keys in _mapping(values["models"], "models").items()}
+    }
+    for name, kind in _NAMED.items():
+        if values.get(name) is not None:
+            given = _mapping(values[name], name)
+            sections[name] = {key: _checked(kind, keys, f"{name}.{key}") for key, keys in given.items()}
+    for name, kind in _SINGLE.items():
+        if values.get(name) is not None:
+            sections[name] = _checked(kind, values[name], name)
+    rest = {name: value for name, value in values.items() if name not in _SECTIONS}
+    config: ServerConfig = _checked(ServerConfig, rest, "", without=_SECTIONS, given=sections)
+    return config
+
+
+def _mapping(value: Any, place: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise InputError("is not a mapping of names", field=place, remedy="See docs/config.md.")
+    return value
+
+
+def _model(keys: Any, place: str) -> AnyModel:
+    engine = keys.get("engine", "embedded") if isinstance(keys, dict) else "embedded"
+    model: AnyModel = _checked(UpstreamConfig if engine == "upstream" else ModelConfig, keys, place)
+    return model
+
+
+def _checked(
+    kind: type, values: Any, place: str, *, without: Sequence[str] = (), given: Mapping[str, Any] | None = None
+) -> Any:
+    """A dataclass from the values of a section.
+
+    Args:
+        place: of the section in the file.
+        without: keys that are not read from ``values`` but stand in ``given``.
+    """
     import orjson
     import pydantic
 
     from samebits.api.validation import first_problem
 
-    if not values.get("models"):
-        raise InputError("names no model", field="models", remedy="Give one, such as smollm2.")
-    model = _checker(ModelConfig)
-    server = _checker(ServerConfig, models=(GenericAlias(dict, (str, model)), ...))
+    def named(param: str | None) -> str:
+        return ".".join(part for part in (place, param) if part) or "config"
+
     try:
         # As JSON, since that is where strict checking still takes a date from a text.
-        checked = server.model_validate_json(orjson.dumps(values)).model_dump()
+        checked = _checker(kind, without).model_validate_json(orjson.dumps(values)).model_dump(by_alias=True)
+        return kind(**checked, **(given or {}))
     except orjson.JSONEncodeError as error:
-        raise InputError(f"holds what JSON cannot: {error}", field="config", remedy="See docs/config.md.") from error
+        raise InputError(f"holds what JSON cannot: {error}", field=named(None), remedy="See docs/config.md.") from error
     except pydantic.ValidationError as error:
         problem = first_problem(error.errors(), skip=0)
         raise InputError(
-            problem.said.removesuffix("."), field=problem.param or "config", remedy="See docs/config.md."
+            problem.said.removesuffix("."), field=named(problem.param), remedy="See docs/config.md."
         ) from error
-    models = {name: ModelConfig(**keys) for name, keys in checked.pop("models").items()}
-    return ServerConfig(models=models, **checked)
+    except InputError as error:  # of the dataclass itself
+        raise InputError(error.message, field=named(error.field), remedy=error.remedy) from error
 
 
-def _checker(kind: type, **replaced: Any) -> type[pydantic.BaseModel]:
+def _checker(kind: type, without: Sequence[str]) -> type[pydantic.BaseModel]:
     """A pydantic model with the names, types, defaults and bounds of a dataclass."""
     import pydantic
 
     hints = get_type_hints(kind)
     definitions: dict[str, Any] = {}
     for key in dataclasses.fields(kind):
+        if key.name in without:
+            continue
         bounds: dict[str, Any] = {name: key.metadata.get(bound) for name, bound in (("ge", "low"), ("le", "high"))}
-        default: Any = ... if key.default is dataclasses.MISSING else key.default
-        definitions[key.name] = hints[key.name], pydantic.Field(default=default, **bounds)
+        # By an alias, since a key may be called as something that every pydantic model has.
+        definitions[f"key_{key.name}"] = hints[key.name], pydantic.Field(default=key.default, alias=key.name, **bounds)
     config = pydantic.ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    return pydantic.create_model(kind.__name__, __config__=config, **(definitions | replaced))
+    return pydantic.create_model(kind.__name__, __config__=config, **definitions)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from samebits.api.errors import MissingFieldError
 from samebits.api.schema_chat import Message
 from samebits.api.schema_tools import ToolCall
-from samebits.api.validation import read_json
 from samebits.errors import InputError
+from samebits.gateway.json_body import read_json
 from samebits.structured.json_text import JsonTextError, check_depth
 
 MOST_DEPTH: Final = 100  # levels of arguments; also the most of a schema

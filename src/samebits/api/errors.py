@@ -21,10 +21,20 @@ from samebits.errors import (
     ContextLengthError,
     EngineFailedError,
     InputError,
+    LedgerError,
     NumericsError,
     OutputInvalid,
     OverloadedError,
     SamebitsError,
+)
+from samebits.gateway.errors import (
+    DriftError,
+    MalformedError,
+    NotValidError,
+    RefusedError,
+    RestingError,
+    UnreachableError,
+    UpstreamTimeoutError,
 )
 
 log = logging.getLogger(__name__)
@@ -89,6 +99,13 @@ TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (ConstraintError, Kind(400, INVALID, "constraint_failed")),
     (OutputInvalid, Kind(400, INVALID, "output_invalid")),
     (ClientGoneError, Kind(499, INVALID, "client_gone")),
+    (DriftError, Kind(409, "conflict_error", "model_moved")),
+    (NotValidError, Kind(422, INVALID, "answer_not_valid")),
+    (UnreachableError, Kind(502, SERVER, "upstream_unreachable")),
+    (MalformedError, Kind(502, SERVER, "upstream_malformed")),
+    (RestingError, Kind(503, SERVER, "upstream_resting")),
+    (LedgerError, Kind(503, SERVER, "ledger_unavailable")),
+    (UpstreamTimeoutError, Kind(504, SERVER, "upstream_timeout")),
     (NumericsError, Kind(500, SERVER, "logits_not_finite")),
     (EngineFailedError, Kind(500, SERVER, "engine_failed")),
     (DrainingError, Kind(503, SERVER, "shutting_down")),
@@ -109,6 +126,8 @@ class Failure:
 
 def failure(error: Exception) -> Failure:
     """The answer to an exception. What was not raised on purpose is not shown but logged."""
+    if isinstance(error, RefusedError):  # another server's own answer
+        return Failure(error.status, error.body, error.headers)
     if not isinstance(error, SamebitsError):
         log.error("a request failed", exc_info=error)
     kind = next(kind for raised, kind in TABLE if isinstance(error, raised))
@@ -117,7 +136,12 @@ def failure(error: Exception) -> Failure:
     headers = {"retry-after": RETRY_AFTER_S} if kind.status in (429, 503) else {}
     if kind.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Failure(kind.status, error_object(message, kind.type, param, kind.code), headers)
+    if isinstance(error, RestingError):
+        headers["retry-after"] = f"{error.seconds:.0f}"
+    body = error_object(message, kind.type, param, kind.code)
+    if isinstance(error, NotValidError):
+        body["samebits"] = {"attempts": list(error.attempts)}
+    return Failure(kind.status, body, headers)
 
 
 def error_object(message: str, kind: str, param: str | None, code: str) -> dict[str, Any]:

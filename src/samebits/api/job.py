@@ -12,7 +12,6 @@ from typing import Any
 from starlette.types import Receive
 
 from samebits.api.beams import Beams
-from samebits.api.config import Level
 from samebits.api.errors import ClientGoneError, DeadlineError
 from samebits.api.metrics import Metrics
 from samebits.api.promise import ids_digest, logprobs_digest
@@ -21,6 +20,7 @@ from samebits.engine import BeamSearch, Completion, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
+from samebits.gateway.levels import Level
 from samebits.models.tokenizer import TextStream
 from samebits.structured import Grammar
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -12,6 +12,10 @@ from prometheus_client.registry import Collector
 
 from samebits.api.served import Served
 from samebits.engine import Completion
+from samebits.gateway.gateway import Gateway
+
+if TYPE_CHECKING:
+    from samebits.gateway.upstream import Upstream
 
 # From one decoding step to the longest request.
 SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
@@ -56,6 +60,29 @@ class Metrics:
         """All values, and their content type: Prometheus' text, or OpenMetrics for those who accept it."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
+
+
+class GatewayMetrics(Collector):
+    """What the gateway counts, read at each scrape."""
+
+    def __init__(self, gateway: Gateway, upstreams: Mapping[str, Upstream]) -> None:
+        self._gateway, self._upstreams = gateway, upstreams
+
+    def collect(self) -> Iterable[Metric]:
+        """The cache's state and counts, and of each upstream the requests that were sent and whether it rests."""
+        cache = self._gateway.cache
+        yield GaugeMetricFamily("samebits_cache_entries", "Answers that are kept", value=len(cache))
+        yield GaugeMetricFamily("samebits_cache_bytes", "Bytes of the answers that are kept", value=cache.bytes)
+        events = CounterMetricFamily("samebits_cache_events", "What the cache did", labels=["event"])
+        for name, count in vars(cache.counts).items():
+            events.add_metric([name], count)
+        yield events
+        sent = CounterMetricFamily("samebits_upstream_requests", "Requests sent, each attempt", labels=["model"])
+        resting = GaugeMetricFamily("samebits_upstream_resting", "1 while it is left alone", labels=["model"])
+        for name, upstream in self._upstreams.items():
+            sent.add_metric([name], upstream.sent)
+            resting.add_metric([name], float(upstream.breaker.is_open))
+        yield from (sent, resting)
 
 
 class _Engines(Collector):

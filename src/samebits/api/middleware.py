@@ -53,7 +53,10 @@ class Gate:
         if scope["path"] in PROBES:
             return None
         headers = dict(scope["headers"])
-        if not self._keys.accept(headers.get(b"authorization")):
+        tenant = self._keys.tenant(headers.get(b"authorization"))
+        if tenant is not None:
+            scope.setdefault("state", {})["tenant"] = tenant
+        else:
             return UnauthorizedError("the API key is missing or wrong; send it as 'Authorization: Bearer KEY'")
         if self._service.draining and scope["path"] != "/metrics":
             return DrainingError("the server is shutting down; send the request to another")

@@ -7,11 +7,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from samebits.api.document import answers
-from samebits.api.errors import UnsupportedError, json_response
+from samebits.api.errors import UnknownModelError, UnsupportedError, json_response
 from samebits.api.promise import strongest_level
 from samebits.api.schema_answers import ErrorAnswer, ModelAnswer, ModelList, Status
 from samebits.api.served import Served
-from samebits.api.service import service_of
+from samebits.api.service import Service, service_of
+from samebits.gateway.route import Route
 
 router = APIRouter()
 
@@ -26,23 +27,52 @@ def _described(served: Served) -> dict[str, Any]:
             "fingerprint": served.fingerprint,
             "profile": served.llm.profile,
             "level": strongest_level(served.llm.profile),
+            "level_verified": True,
             "context_length": served.llm.config.context_length,
             "vocab_size": served.llm.config.vocab_size,
         },
     }
 
 
+def _upstream(route: Route, created: int) -> dict[str, Any]:
+    return {
+        "id": route.name,
+        "object": "model",
+        "created": created,
+        "owned_by": "upstream",
+        "samebits": {
+            "fingerprint": route.known_fingerprint,
+            "profile": None,
+            "level": route.level,
+            "level_verified": route.seen.verified,
+            "context_length": None,
+            "vocab_size": None,
+        },
+    }
+
+
+def _listed(service: Service) -> dict[str, dict[str, Any]]:
+    found = {name: _described(served) for name, served in service.models.items()}
+    routes = {} if service.gateway is None else service.gateway.routes
+    others = {name: route for name, route in routes.items() if route.engine == "upstream"}
+    return found | {name: _upstream(route, service.started) for name, route in others.items()}
+
+
 @router.get("/v1/models", responses=answers(ModelList))
 async def list_models(request: Request) -> Response:
     """The models that are served."""
-    models = service_of(request).models.values()
-    return json_response({"object": "list", "data": [_described(served) for served in models]})
+    return json_response({"object": "list", "data": list(_listed(service_of(request)).values())})
 
 
 @router.get("/v1/models/{name:path}", responses=answers(ModelAnswer))
 async def get_model(request: Request, name: str) -> Response:
     """One model."""
-    return json_response(_described(service_of(request).model(name)))
+    listed = _listed(service_of(request))
+    if name not in listed:
+        raise UnknownModelError(
+            f"{name!r:.100} is not served", field="model", remedy=f"Use one of: {', '.join(listed)}."
+        )
+    return json_response(listed[name])
 
 
 @router.get("/health", responses=answers(Status, others={503: Status}))

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from samebits.api.beams import Beams, beams_of
-from samebits.api.config import Level
 from samebits.api.job import Job
 from samebits.api.promise import promised_level
 from samebits.api.schema_common import MOST_PROMPTS, Sampling
 from samebits.api.served import Served
 from samebits.api.service import Service
 from samebits.errors import InputError
+from samebits.gateway.levels import Level
 from samebits.structured import Grammar
 
 _SAMPLING = (

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from samebits.api.config import LEVELS, Level
 from samebits.engine import Completion
 from samebits.errors import InputError
+from samebits.gateway.levels import LEVELS, Level
 from samebits.numerics import digest_array
 
 # Between the choices in a digest of several: no id is negative, and no log-probability is positive.

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from samebits.api.config import Level
+from samebits.gateway.levels import Level
 
 
 class Answer(BaseModel):
@@ -59,6 +59,23 @@ class ToolError(Answer):
     message: str
 
 
+class GatewayFacts(Answer):
+    """What stood before the model, and what it did (docs/guide/gateway.md)."""
+
+    route: str
+    engine: Literal["embedded", "upstream"]
+    model: str | None
+    policy: str
+    cache: Literal["hit", "miss", "shared", "refresh", "bypass", "off"]
+    level_asked: Level | None
+    level_verified: bool | None
+    attempt: int
+    valid: bool | None
+    dropped: list[str]
+    renamed: dict[str, str]
+    upstream_id: str | None
+
+
 class Promise(Answer):
     """The promise behind an answer (docs/guide/server.md)."""
 
@@ -75,6 +92,7 @@ class Promise(Answer):
     prefill_chunks: int
     warnings: list[str]
     tool_errors: list[ToolError] = Field(default=[], description="With tools.")
+    gateway: GatewayFacts | None = Field(default=None, description="Where a gateway had a part in it.")
 
 
 class TopToken(Answer):
@@ -191,11 +209,12 @@ class TextCompletion(Answer):
 class ModelFacts(Answer):
     """What samebits knows of a model."""
 
-    fingerprint: str
-    profile: str
+    fingerprint: str | None
+    profile: str | None
     level: Level
-    context_length: int
-    vocab_size: int
+    level_verified: bool | None
+    context_length: int | None
+    vocab_size: int | None
 
 
 class ModelAnswer(Answer):

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 from pydantic import Discriminator, Field, Tag
 
-from samebits.api.config import Level
 from samebits.api.schema_format import ResponseFormat, StructuredOutputs
 from samebits.api.schema_strict import Many, Strict, first_fault
 from samebits.engine.params import MAX_CHOICES, MAX_STOP_IDS, MAX_STOP_LENGTH, MAX_STOPS, SEED_MAX, SEED_MIN
+from samebits.gateway.levels import Level
 
 # A field of OpenAI's API that this server does not have: null is fine, since it asks for nothing.
 NotSupported = Annotated[None, Field(description="Not supported: only null is accepted.")]

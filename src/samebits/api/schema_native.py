@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Discriminator, Field, Tag
 
-from samebits.api.config import Level
 from samebits.api.schema_common import MOST_PROMPTS, Ids, StopIds, Stops
 from samebits.api.schema_strict import Many, Strict
 from samebits.engine.params import MAX_CHOICES, MAX_TOP_LOGPROBS, SEED_MAX, SEED_MIN
+from samebits.gateway.levels import Level
 
 
 def _list_kind(value: object) -> str:

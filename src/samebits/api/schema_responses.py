@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, ModelWrapValidatorHandler, PrivateAttr, Tag, model_validator
 
-from samebits.api.config import Level
 from samebits.api.schema_common import Metadata, NotSupported
 from samebits.api.schema_strict import Many, Strict
 from samebits.api.schema_tools import FunctionDefinition
 from samebits.engine.params import MAX_TOP_LOGPROBS
+from samebits.gateway.levels import Level
 
 Status = Literal["in_progress", "completed", "incomplete"]
 

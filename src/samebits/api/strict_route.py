@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from samebits.api.errors import ClientGoneError, DeadlineError
-from samebits.api.validation import read_json
+from samebits.gateway.json_body import read_json
 
 
 class _StrictRequest(Request):

@@ -6,6 +6,7 @@ import typer
 
 from samebits.cli.advise import advise
 from samebits.cli.audit import audit
+from samebits.cli.cache import cache
 from samebits.cli.demo import demo
 from samebits.cli.doctor import doctor
 from samebits.cli.generate import generate
@@ -32,6 +33,7 @@ app.command()(generate)
 app.command()(demo)
 app.command()(info)
 app.command()(serve)
+app.command()(cache)
 app.command()(audit)
 app.command()(report)
 app.command()(doctor)

@@ -85,10 +85,14 @@ def lock_of(settings: ServerConfig, prompts: list[Path], llms: Mapping[str, LLM]
     from samebits.ledger.lock import make_lock
 
     loaded = load_models(settings) if llms is None else llms
-    models = {name: _plain(dataclasses.asdict(keys)) for name, keys in settings.models.items()}
+    models = {name: _plain(dataclasses.asdict(keys)) for name, keys in settings.embedded.items()}
+    # A ledger's address may hold a password, and moves nothing.
+    left_out = ("models", "ledger")
     server = _plain(
-        {key.name: getattr(settings, key.name) for key in dataclasses.fields(settings) if key.name != "models"}
+        {key.name: getattr(settings, key.name) for key in dataclasses.fields(settings) if key.name not in left_out}
     )
+    if settings.upstreams:  # what they compute with is theirs; how they are asked is ours
+        server["upstreams"] = _plain({name: dataclasses.asdict(keys) for name, keys in settings.upstreams.items()})
     try:
         return make_lock(server, models, dict(_files(prompts)), loaded.__getitem__)
     finally:

@@ -13,7 +13,9 @@ from samebits.api.config import ModelConfig, ServerConfig, make_config, read_con
 from samebits.errors import InputError
 
 _KEYS = {key.name: key for kind in (ModelConfig, ServerConfig) for key in fields(kind)}
-_MODEL_KEYS = tuple(key.name for key in fields(ModelConfig) if key.name not in ("engine", "path"))
+# Flags are for a server with one model; what is about several, or has sections of its own, stands in the file.
+_FILE_ONLY = frozenset({"engine", "path", "models", "failover", "stronger", "policies", "tenants", "cache", "ledger"})
+_MODEL_KEYS = tuple(key.name for key in fields(ModelConfig) if key.name not in _FILE_ONLY | {"policy"})
 
 
 def _flag(name: str, **options: Any) -> Any:
@@ -41,6 +43,7 @@ def serve(
     api_keys_file: Annotated[str | None, _flag("api_keys_file")] = None,
     api_keys_env: Annotated[str | None, _flag("api_keys_env")] = None,
     determinism: Annotated[str | None, _flag("determinism")] = None,
+    policy: Annotated[str | None, _flag("policy")] = None,
     date: Annotated[str | None, _flag("date")] = None,
     max_choices: Annotated[int | None, _flag("max_choices")] = None,
     request_timeout: Annotated[float | None, _flag("request_timeout")] = None,
@@ -76,7 +79,9 @@ def serve(
     with listen(settings) as sock:
 
         def ready() -> None:
-            names = ", ".join(f"{name} ({m.profile})" for name, m in settings.models.items())
+            profiles = {name: m.profile for name, m in settings.embedded.items()}
+            profiles |= {name: f"{m.api} upstream" for name, m in settings.upstreams.items()}
+            names = ", ".join(f"{name} ({profiles[name]})" for name in settings.models)
             seconds = time.perf_counter() - start
             typer.echo(f"samebits: {names} at {url_of(sock)}/v1 after {seconds:.1f} s", err=True)
 

@@ -1,0 +1,159 @@
+"""From a configuration to the gateway before all models."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from samebits.api.config import ModelConfig, ServerConfig
+from samebits.api.errors import failure
+from samebits.api.promise import strongest_level
+from samebits.api.served import Served
+from samebits.api.service import Service
+from samebits.engine.resolve import describe
+from samebits.errors import InputError
+from samebits.gateway.cache import Cache
+from samebits.gateway.gateway import Gateway, check_routes
+from samebits.gateway.policy import check_names, known_policies
+from samebits.gateway.record import Recorder
+from samebits.gateway.route import Route
+from samebits.gateway.settings import LedgerConfig
+from samebits.gateway.verify import verify
+from samebits.ledger import Privacy, environment_id
+
+if TYPE_CHECKING:
+    from samebits.gateway.upstream import Upstream
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A gateway, and what it holds open while the server runs."""
+
+    gateway: Gateway
+    upstreams: Mapping[str, Upstream]
+
+    async def verify(self) -> None:
+        """Asks the upstreams that are declared to be deterministic whether they are. Before the server runs, in a
+        loop of its own.
+
+        Raises:
+            InputError: one says that it is not.
+        """
+
+        async def one(name: str, upstream: Upstream) -> None:
+            await upstream.open()
+            try:
+                await verify(self.gateway.routes[name], upstream)
+            finally:
+                await upstream.close()
+
+        await asyncio.gather(*(one(name, upstream) for name, upstream in self.upstreams.items()))
+
+    async def open(self) -> None:
+        """Opens the upstreams."""
+        for upstream in self.upstreams.values():
+            await upstream.open()
+
+    async def close(self) -> None:
+        """Stores what is to be stored, and closes everything."""
+        await self.gateway.close()
+        for upstream in self.upstreams.values():
+            await upstream.close()
+        if self.gateway.recorder.ledger is not None:
+            await self.gateway.recorder.ledger.close()
+
+
+def make_gateway(service: Service) -> Setup:
+    """The gateway of a service.
+
+    Raises:
+        InputError: names in the configuration lead nowhere, or a key is missing.
+        LedgerError: the ledger cannot be opened.
+    """
+    config = service.config
+    known = known_policies(config.policies)
+    named = {f"models.{name}.policy": model.policy for name, model in config.models.items()}
+    named |= {f"tenants.{name}.policy": tenant.policy for name, tenant in config.tenants.items()}
+    named |= {
+        f"tenants.{name}.allow": allowed for name, tenant in config.tenants.items() for allowed in tenant.allow or ()
+    }
+    check_names(known, {"policy": config.policy, **named})
+    upstreams = {name: _upstream(name, config) for name in config.upstreams}
+    routes = {name: _embedded(served, config, service) for name, served in service.models.items()}
+    routes |= {name: _route(name, config, upstream) for name, upstream in upstreams.items()}
+    check_routes(routes)
+    gateway = Gateway(
+        routes,
+        known,
+        config.tenants,
+        Cache(config.cache),
+        lambda error: failure(error).body["error"],
+        policy=config.policy,
+        level=config.determinism,
+        recorder=_recorder(config),
+    )
+    return Setup(gateway, upstreams)
+
+
+def _upstream(name: str, config: ServerConfig) -> Upstream:
+    from samebits.gateway.upstream import Upstream  # its client takes a third of a second to import
+
+    try:
+        return Upstream(name, config.upstreams[name])
+    except InputError as error:
+        raise InputError(error.message, field=f"models.{name}.api_key_env", remedy=error.remedy) from error
+
+
+def _route(name: str, config: ServerConfig, upstream: Upstream) -> Route:
+    keys = upstream.config
+    return Route(
+        name=name,
+        engine="upstream",
+        backend=upstream,
+        level=keys.level,
+        timeout=keys.timeout or config.request_timeout,
+        upstream=keys,
+        policy=keys.policy,
+        failover=keys.failover,
+        stronger=keys.stronger,
+    )
+
+
+def _embedded(served: Served, config: ServerConfig, service: Service) -> Route:
+    keys = config.models.get(served.name)
+    own = keys if isinstance(keys, ModelConfig) else ModelConfig()
+    return Route(
+        name=served.name,
+        engine="embedded",
+        backend=service.inner,
+        level=strongest_level(served.llm.profile),
+        timeout=config.request_timeout,
+        fingerprint=served.fingerprint,
+        defaults=_defaults(served),
+        policy=own.policy,
+        failover=own.failover,
+        stronger=own.stronger,
+    )
+
+
+def _defaults(served: Served) -> dict[str, Any]:
+    """What a request that gives no parameters runs with; without those whose default depends on the route."""
+    effective = served.llm.resolve({})
+    values = {name: param["value"] for name, param in describe(effective.params, effective.origins).items()}
+    of_routes = ("logprobs", "prompt_logprobs", "max_tokens", "seed", "stop")
+    return {name: value for name, value in values.items() if name not in of_routes}
+
+
+def _recorder(config: ServerConfig) -> Recorder:
+    keys: LedgerConfig = config.ledger
+    if keys.url is None:
+        return Recorder()
+    from samebits.ledger import AsyncLedger, Ledger
+
+    ledger = AsyncLedger(Ledger.open(keys.url, privacy=Privacy(keys.privacy), anchors=keys.anchors))
+    return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id())

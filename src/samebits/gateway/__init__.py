@@ -1,0 +1,1 @@
+"""What stands before a model, whoever computes it: policies, an exact cache, retries, validation, records."""

@@ -1,0 +1,242 @@
+"""An answer from a backend: sent, joined, judged, compared with what the upstream was before, and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from samebits.gateway.attempts import Attempt, converge
+from samebits.gateway.block import Outcome
+from samebits.gateway.cache import Cache
+from samebits.gateway.call import GENERATE, RESPONSES, Reply
+from samebits.gateway.check import check_shape, cut_short, texts_of
+from samebits.gateway.errors import DriftError, MalformedError, RefusedError, UpstreamError, UpstreamTimeoutError
+from samebits.gateway.events import read_events
+from samebits.gateway.flight import Chunk
+from samebits.gateway.join import Joiner
+from samebits.gateway.json_body import write_json
+from samebits.gateway.plan import Plan
+from samebits.gateway.record import Recorder
+from samebits.gateway.route import Route
+
+Emit = Callable[[Chunk], None]
+
+
+class Computer:
+    """Computes answers. It is called in a task that outlives the client that asked first."""
+
+    def __init__(self, routes: Mapping[str, Route], recorder: Recorder, cache: Cache) -> None:
+        self._routes, self._recorder, self._cache = routes, recorder, cache
+
+    async def compute(self, plan: Plan, answer_id: str, emit: Emit) -> Outcome:
+        """The answer of a plan, by its route or one that may step in; kept if it is complete and valid.
+
+        Args:
+            emit: takes the chunks of a stream as they come.
+
+        Raises:
+            SamebitsError: no route has one.
+        """
+        emitted = False
+
+        def counted(chunk: Chunk) -> None:
+            nonlocal emitted
+            emitted = True
+            emit(chunk)
+
+        failure: UpstreamError | None = None
+        for route in self._candidates(plan):
+            try:
+                outcome = await self._on(plan, route, answer_id, counted)
+            except UpstreamError as error:
+                if emitted or not _may_pass(error):
+                    raise
+                failure = failure or error
+            else:
+                outcome = await self._compared(plan, outcome)
+                self._keep(plan, outcome)
+                return outcome
+        assert failure is not None, "a plan has a route"
+        raise failure
+
+    def _candidates(self, plan: Plan) -> list[Route]:
+        found = [plan.route]
+        for name in plan.route.failover:
+            other = self._routes[name]
+            same = other.known_fingerprint is not None and other.known_fingerprint == plan.route.known_fingerprint
+            if same or plan.chosen.policy.failover == "any":
+                found.append(other)
+        return found
+
+    async def _on(self, plan: Plan, route: Route, answer_id: str, emit: Emit) -> Outcome:
+        path = plan.call.path
+
+        async def send(body: Mapping[str, Any]) -> Any:
+            return await self._whole(path, route, body)
+
+        if plan.validates and plan.check is not None:
+
+            async def note(attempt: Attempt) -> None:
+                await self._recorder.attempted(answer_id, plan, route, attempt)
+
+            won = await converge(path, plan.body, plan.check, plan.chosen.policy.retries, send, note)
+            return Outcome(won.whole, route, won.number, True)
+        whole = await (self._streamed(path, route, plan.body, emit) if plan.call.streams else send(plan.body))
+        valid = None
+        if plan.check is not None and cut_short(path, whole) is None:
+            valid = all([await plan.check.problem(text) is None for text in texts_of(path, whole)])
+        return Outcome(whole, route, 1, valid)
+
+    # ---- sending -----------------------------------------------------------------------------------------------------
+
+    async def _whole(self, path: str, route: Route, body: Mapping[str, Any]) -> Any:
+        sent = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
+        reply = await _send(path, route, sent)
+        try:
+            data = b"".join([piece async for piece in reply.pieces()])
+        finally:
+            await reply.close()
+        value = _read(data)
+        if path == GENERATE:
+            return value  # of our own engine
+        _raise_error(value)
+        return check_shape(path, value)
+
+    async def _streamed(self, path: str, route: Route, body: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
+        sent = {**body, "stream": True}
+        takes_options = route.upstream is None or "stream_options" not in route.upstream.refuses
+        if path != RESPONSES and takes_options:  # so that the joined answer has its usage
+            options = body.get("stream_options")
+            sent["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        reply = await _send(path, route, sent)
+        try:
+            if not reply.headers.get("content-type", "").startswith("text/event-stream"):
+                raise MalformedError(f"{route.name} did not answer with a stream")
+            return await (_joined_response(reply, emit) if path == RESPONSES else _joined(path, reply, emit))
+        finally:
+            await reply.close()
+
+    # ---- afterwards --------------------------------------------------------------------------------------------------
+
+    async def _compared(self, plan: Plan, outcome: Outcome) -> Outcome:
+        """Notes what the upstream says it is; announces or refuses what changed."""
+        route, rule = outcome.route, plan.chosen.policy.drift
+        if route.upstream is None:
+            return outcome
+        model, fingerprint = _text(outcome.whole.get("model")), _text(outcome.whole.get("system_fingerprint"))
+        said = _drift(route, model, fingerprint, strict=rule == "refuse")
+        if said is not None:
+            if rule == "refuse":
+                raise DriftError(f"{said}; the policy {plan.chosen.name} refuses that")
+            await self._recorder.moved(plan.call, route, said)
+        route.seen.model = model or route.seen.model
+        route.seen.fingerprint = fingerprint or route.seen.fingerprint
+        return replace(outcome, drift=said) if rule == "announce" else outcome
+
+    def _keep(self, plan: Plan, outcome: Outcome) -> None:
+        if plan.parts is None or outcome.valid is False or outcome.route is not plan.route:
+            return
+        if cut_short(plan.call.path, outcome.whole) is not None:
+            return
+        if plan.call.streams and "usage" not in outcome.whole and plan.route.engine == "upstream":
+            return  # a plain answer would have it
+        # Under what the upstream says it is now, which the next request will look for.
+        identity = plan.route.identity
+        parts = plan.parts if plan.parts.identity == identity else replace(plan.parts, identity=identity)
+        kept = {
+            "whole": outcome.whole,
+            "route": outcome.route.name,
+            "attempt": outcome.attempt,
+            "valid": outcome.valid,
+        }
+        self._cache.put(parts.digest, plan.call.tenant, kept)
+
+
+async def _send(path: str, route: Route, body: Mapping[str, Any]) -> Reply:
+    named = {**body, "model": route.upstream_model} if "model" in body or route.engine == "upstream" else dict(body)
+    return await route.backend.send(path, write_json(named), route.timeout)
+
+
+async def _joined(path: str, reply: Reply, emit: Emit) -> dict[str, Any]:
+    joiner = Joiner()
+    async for chunk in read_events(reply.pieces()):
+        if chunk is None:
+            joiner.done = True
+            await reply.drain()
+            break
+        _raise_error(chunk)
+        joiner.add(chunk)
+        emit(chunk)
+    return check_shape(path, joiner.whole())
+
+
+async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
+    whole: dict[str, Any] | None = None
+    async for chunk in read_events(reply.pieces()):
+        if chunk is None:
+            continue
+        if chunk.get("type") == "error":
+            raise RefusedError(502, {"error": _completed(chunk)}, {})
+        emit(chunk)
+        response = chunk.get("response")
+        if chunk.get("type") in ("response.completed", "response.incomplete", "response.failed"):
+            whole = response if isinstance(response, dict) else None
+    if whole is None:
+        raise MalformedError("the stream of the upstream broke off")
+    return whole
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(data)  # also lone surrogates
+        except ValueError:
+            raise MalformedError("the upstream's answer is not JSON") from None
+
+
+def _raise_error(value: Any) -> None:
+    """An error that comes with status 200, or in the middle of a stream, is an error all the same."""
+    if isinstance(value, dict) and value.get("error"):
+        error = value["error"]
+        raise RefusedError(
+            502, {"error": _completed(error if isinstance(error, dict) else {"message": str(error)})}, {}
+        )
+
+
+def _completed(error: Mapping[str, Any]) -> dict[str, Any]:
+    defaults = {"message": "the upstream failed", "type": "server_error", "param": None, "code": "upstream_error"}
+    known = {name: error[name] for name in defaults if error.get(name) is not None}
+    return {**defaults, **known}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _drift(route: Route, model: str | None, fingerprint: str | None, *, strict: bool) -> str | None:
+    """How an answer's statements differ from what is expected; None where they do not."""
+    config, seen = route.upstream, route.seen
+    assert config is not None
+    if config.revision is not None and model is not None and model != config.revision:
+        return f"alias moved: {route.name} is configured to be {config.revision}, and {model} answered"
+    if config.fingerprint is not None and fingerprint is not None and fingerprint != config.fingerprint:
+        return f"fingerprint moved: {route.name} is configured to have {config.fingerprint}, and has {fingerprint}"
+    if seen.model is not None and model is not None and model != seen.model:
+        return f"alias moved: {route.name} was {seen.model}, and is {model}"
+    if seen.fingerprint is not None and fingerprint is not None and fingerprint != seen.fingerprint:
+        return f"fingerprint moved: {route.name} had {seen.fingerprint}, and has {fingerprint}"
+    if strict and config.revision is None and model is not None and model != route.upstream_model:
+        return f"{route.upstream_model} is an alias: {model} answered (pin it by models.{route.name}.revision)"
+    return None
+
+
+def _may_pass(error: UpstreamError) -> bool:
+    if isinstance(error, RefusedError):
+        return error.status == 429 or error.status >= 500
+    return not isinstance(error, UpstreamTimeoutError)

@@ -1,0 +1,77 @@
+"""Errors of the gateway. How each is answered stands in samebits.api.errors.
+
+SamebitsError
+├── UpstreamError                 an upstream did not answer as it should
+│   ├── UnreachableError          no connection, or it ended before an answer began
+│   ├── UpstreamTimeoutError      no answer in time; not sent again, since it may have been carried out
+│   ├── MalformedError            an answer that is not of its API, or that breaks off
+│   ├── RestingError              it failed so often that it is left alone for a while
+│   └── RefusedError              it answered with an error, which is passed on
+├── DriftError                    another model or fingerprint answered than before, and the policy refuses that
+└── NotValidError                 no attempt gave a text that is valid; holds all of them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from samebits.errors import SamebitsError
+
+
+class UpstreamError(SamebitsError):
+    """An upstream did not answer as it should."""
+
+
+class UnreachableError(UpstreamError):
+    """No connection, or one that ended before the answer began."""
+
+
+class UpstreamTimeoutError(UpstreamError):
+    """No answer in time."""
+
+
+class MalformedError(UpstreamError):
+    """An answer that is not of its API, or that breaks off."""
+
+
+class RestingError(UpstreamError):
+    """The upstream is left alone for a while.
+
+    Attributes:
+        seconds: until it is tried again.
+    """
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+class RefusedError(UpstreamError):
+    """An upstream's own error.
+
+    Attributes:
+        status: of HTTP.
+        body: OpenAI's error body, made of whatever came.
+        headers: those that are passed on.
+    """
+
+    def __init__(self, status: int, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+        super().__init__(str(body["error"]["message"]))
+        self.status, self.body, self.headers = status, body, headers
+
+
+class DriftError(SamebitsError):
+    """An upstream answered with another model or fingerprint than before."""
+
+
+class NotValidError(SamebitsError):
+    """No attempt gave a valid answer.
+
+    Attributes:
+        attempts: of each its number, seed, text, and what is wrong with it.
+    """
+
+    def __init__(self, message: str, attempts: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(message)
+        self.attempts = tuple(attempts)

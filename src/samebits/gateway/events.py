@@ -1,0 +1,58 @@
+"""Server-sent events: out of bytes, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from samebits.gateway.errors import MalformedError
+from samebits.gateway.json_body import write_json
+
+DONE: Final = b"data: [DONE]\n\n"
+MOST_EVENT: Final = 64 << 20  # bytes of one event
+
+
+async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any] | None]:
+    """The JSON of each event as it is complete, and None for ``[DONE]``. Comments and other fields are passed over.
+
+    Raises:
+        MalformedError: the data of an event is no JSON object, or has no end.
+    """
+    rest, data = b"", b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        if len(rest) + len(data) > MOST_EVENT:
+            raise MalformedError("an event of the upstream does not end")
+        for line in lines:
+            line = line.removesuffix(b"\r")
+            if line.startswith(b"data:"):
+                data += (b"\n" if data else b"") + line[5:].removeprefix(b" ")
+            elif not line and data:
+                yield _parsed(data)
+                data = b""
+    if data or rest.startswith(b"data:"):  # some servers leave out the last empty line
+        last = data or rest[5:].strip()
+        yield _parsed(last)
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    if data.strip() == b"[DONE]":
+        return None
+    try:
+        value = json.loads(data)
+    except ValueError:
+        raise MalformedError("an event of the upstream is not JSON") from None
+    if not isinstance(value, dict):
+        raise MalformedError("an event of the upstream is not an object")
+    return value
+
+
+def plain_event(chunk: dict[str, Any]) -> bytes:
+    """An event of the routes whose chunks have no name."""
+    return b"data: " + write_json(chunk) + b"\n\n"
+
+
+def named_event(chunk: dict[str, Any]) -> bytes:
+    """An event of /v1/responses: named by its type."""
+    return b"event: " + str(chunk.get("type")).encode() + b"\ndata: " + write_json(chunk) + b"\n\n"

@@ -1,0 +1,280 @@
+"""The life of a request: planned, looked up, computed once for all who ask the same, judged, recorded, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from samebits.errors import InputError, SamebitsError
+from samebits.gateway.block import Outcome, block_of
+from samebits.gateway.cache import Cache
+from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES, Call
+from samebits.gateway.check import Check, policy_check
+from samebits.gateway.compute import Computer
+from samebits.gateway.errors import RefusedError, UpstreamError
+from samebits.gateway.events import DONE, plain_event
+from samebits.gateway.flight import Flight, Flights
+from samebits.gateway.join import chunks_of
+from samebits.gateway.levels import Level, includes
+from samebits.gateway.plan import Plan, make_plan
+from samebits.gateway.policy import PLAIN_NAME, Policy, choose
+from samebits.gateway.record import Recorder
+from samebits.gateway.route import Route
+from samebits.gateway.settings import TenantConfig
+from samebits.gateway.stream import Stream, late
+
+_PREFIX: Final = {CHAT: "chatcmpl", COMPLETIONS: "cmpl", RESPONSES: "resp"}
+CACHE_HEADER: Final = "x-samebits-cache"
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An answer in one piece."""
+
+    body: Any
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Live:
+    """An answer in pieces.
+
+    Attributes:
+        pieces: events as bytes.
+        named: whether events have names, as those of /v1/responses.
+        close: to be called when nothing more is wanted, whether it was read to its end or not.
+    """
+
+    pieces: AsyncIterator[bytes]
+    headers: Mapping[str, str]
+    named: bool
+    close: Callable[[], None]
+
+
+class Gateway:
+    """Routes, policies and a cache, put together. Belongs to one event loop.
+
+    Args:
+        routes: by the names that clients use.
+        known: all policies.
+        describe: from an error to its object, for records.
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        known: Mapping[str, Policy],
+        tenants: Mapping[str, TenantConfig],
+        cache: Cache,
+        describe: Callable[[Exception], Mapping[str, Any]],
+        *,
+        policy: str | None = None,
+        level: Level | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.routes, self.known, self.cache = routes, known, cache
+        self.recorder = recorder or Recorder()
+        self._tenants, self._policy, self._level, self._describe = tenants, policy, level, describe
+        self._checks: dict[str, Check | None] = {
+            name: policy_check(rules, f"policies.{name}") for name, rules in known.items()
+        }
+        self._flights: Flights[Outcome] = Flights()
+        self._computer = Computer(routes, self.recorder, cache)
+        self._notes: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Waits for records of requests whose clients are gone."""
+        await asyncio.gather(*self._notes, return_exceptions=True)
+
+    def is_needed(self, tenant: str) -> bool:
+        """Whether requests of a tenant that name no policy can be changed, kept, recorded or sent elsewhere."""
+        own = self._tenants.get(tenant)
+        named = [own.policy if own else None, self._policy, *(route.policy for route in self.routes.values())]
+        upstream = any(route.engine == "upstream" for route in self.routes.values())
+        chains = any(route.failover or route.stronger for route in self.routes.values())
+        return upstream or chains or self.recorder.is_on or any(name not in (None, PLAIN_NAME) for name in named)
+
+    def plan(self, call: Call) -> Plan:
+        """How a call would be answered.
+
+        Raises:
+            InputError: it would be refused.
+        """
+        route = self.routes[call.body["model"]]
+        tenant = self._tenants.get(call.tenant)
+        chosen = choose(self.known, header=call.policy, tenant=tenant, model=route.policy, server=self._policy)
+        asked = call.body.get("determinism") or chosen.policy.level
+        if route.stronger is not None and asked in ("run", "batch", "portable") and not includes(route.level, asked):
+            route = self.routes[route.stronger]
+        return make_plan(call, route, chosen, self._checks[chosen.name], self._level)
+
+    async def answer(self, call: Call) -> Whole | Live:
+        """Answers a call whose model is one of the routes.
+
+        Raises:
+            SamebitsError: there is no answer. That is in the ledger then.
+        """
+        plan: Plan | None = None
+        answer_id = f"{_PREFIX.get(call.path, 'gen')}-{uuid.uuid4().hex}"
+        try:
+            plan = self.plan(call)
+            return await self._answered(plan, answer_id)
+        except asyncio.CancelledError:
+            self._note(self.recorder.failed(answer_id, call, plan, None, cancelled=True))
+            raise
+        except SamebitsError as error:
+            await self.recorder.failed(answer_id, call, plan, self._describe(error))
+            raise
+
+    async def failed(self, answer_id: str, plan: Plan, error: SamebitsError) -> None:
+        """Records that a request failed after its answer had begun.
+
+        Raises:
+            LedgerError: it cannot be stored.
+        """
+        await self.recorder.failed(answer_id, plan.call, plan, self._describe(error))
+
+    # ---- the cache, and who computes ---------------------------------------------------------------------------------
+
+    async def _answered(self, plan: Plan, answer_id: str) -> Whole | Live:
+        key = None if plan.parts is None else plan.parts.digest
+        refresh = plan.call.cache == "refresh"
+        try:
+            async with asyncio.timeout(plan.route.timeout) as limit:
+                while True:
+                    if key is not None and not refresh and (entry := self.cache.get(key)) is not None:
+                        return await self._from_whole(plan, answer_id, self._stored(entry.read()), "hit")
+                    flight = self._flights.find(key) if key is not None and not refresh else None
+                    if flight is None:
+                        return await self._lead(plan, answer_id, key, limit)
+                    flight.enter()
+                    try:
+                        outcome = await flight.result()
+                    except (UpstreamError, asyncio.CancelledError) as error:
+                        if not _is_passing(error):
+                            raise
+                        continue  # who led met a failure that may pass: somebody else tries
+                    finally:
+                        flight.leave()
+                    return await self._from_whole(plan, answer_id, outcome, "shared")
+        except TimeoutError:
+            raise late(plan) from None
+
+    async def _lead(self, plan: Plan, answer_id: str, key: str | None, limit: asyncio.Timeout) -> Whole | Live:
+        status = _status(plan)
+        flight: Flight[Outcome] = Flight(partial(self._computer.compute, plan, answer_id))
+        flight.enter()
+        flight.when_over(lambda: None)
+        if key is not None:
+            self._flights.add(key, flight)
+        try:
+            if plan.call.streams and plan.live:
+                chunks = flight.chunks()
+                first = await anext(chunks, None)
+                if first is not None:
+                    flight.enter()  # for the stream; what follows leaves for this function
+                    stream = Stream(self, plan, answer_id, flight, status, limit.when())
+                    pieces = stream.pieces(first, chunks)
+                    return Live(pieces, {CACHE_HEADER: status}, plan.call.path == RESPONSES, stream.close)
+            outcome = await flight.result()
+        finally:
+            flight.leave()
+        return await self._from_whole(plan, answer_id, outcome, status)
+
+    def _stored(self, kept: Mapping[str, Any]) -> Outcome:
+        route = self.routes[kept["route"]]
+        return Outcome(kept["whole"], route, kept["attempt"], kept["valid"])
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    async def _from_whole(self, plan: Plan, answer_id: str, outcome: Outcome, cache: str) -> Whole | Live:
+        """An answer that is there as a whole, in the form that the client wants; recorded before a byte is sent."""
+        headers = {CACHE_HEADER: cache}
+        if isinstance(outcome.whole, list) or "meta_info" in outcome.whole:
+            return Whole(await self._native(plan, outcome, cache), headers)
+        answer = await self.finished(plan, answer_id, outcome, cache, None)
+        if not plan.call.streams:
+            return Whole(answer, headers)
+        chunks = chunks_of(plan.call.path, answer, usage=plan.wants_usage)
+        return Live(_written([*map(plain_event, chunks), DONE]), headers, False, lambda: None)
+
+    async def finished(
+        self, plan: Plan, answer_id: str, outcome: Outcome, cache: str, first_token: float | None
+    ) -> dict[str, Any]:
+        """The answer as it is sent, after it is in the ledger."""
+        own_id = outcome.whole.get("id")
+        if plan.call.path == RESPONSES and plan.route.engine == "upstream" and isinstance(own_id, str):
+            answer_id = own_id  # the upstream will be asked for it
+        block = block_of(plan, outcome, cache, self.recorder.receipt_of(answer_id, plan))
+        answer = {**outcome.whole, "id": answer_id}
+        if answer.get("system_fingerprint", "") is None:
+            del answer["system_fingerprint"]
+        if block["fingerprint"] is not None and "system_fingerprint" not in answer and plan.call.path != RESPONSES:
+            answer["system_fingerprint"] = block["fingerprint"]
+        answer["samebits"] = block
+        await self.recorder.answered(answer_id, plan, outcome, answer, block, first_token)
+        return answer
+
+    async def _native(self, plan: Plan, outcome: Outcome, cache: str) -> Any:
+        """Answers of /generate: one, or a list of them, each with an id of its own."""
+        answers: list[dict[str, Any]] = outcome.whole if isinstance(outcome.whole, list) else [outcome.whole]
+        for answer in answers:
+            meta = answer["meta_info"]
+            part = Outcome(meta, outcome.route)
+            block = block_of(plan, part, cache, self.recorder.receipt_of(meta["id"], plan))
+            meta["samebits"] = block
+            await self.recorder.answered(meta["id"], plan, part, answer, block, None)
+        return outcome.whole
+
+    def cancelled(self, answer_id: str, plan: Plan) -> None:
+        """Sees to it that it is recorded that the client of a stream went away."""
+        self._note(self.recorder.failed(answer_id, plan.call, plan, None, cancelled=True))
+
+    def _note(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._notes.add(task)
+        task.add_done_callback(self._notes.discard)
+
+
+def _status(plan: Plan) -> str:
+    if plan.parts is None:
+        return "off" if plan.why_not == "off" else "bypass"
+    return "refresh" if plan.call.cache == "refresh" else "miss"
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether the same request may succeed when another one sends it."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()  # it was not us who was cancelled
+    return not isinstance(error, RefusedError) or error.status == 429 or error.status >= 500
+
+
+async def _written(events: list[bytes]) -> AsyncIterator[bytes]:
+    yield b"".join(events)
+
+
+def find_route(routes: Mapping[str, Route], model: object) -> Route | None:
+    """The route of a model's name as it stands in a body."""
+    return routes.get(model) if isinstance(model, str) else None
+
+
+def check_routes(routes: Mapping[str, Route]) -> None:
+    """Refuses a configuration whose routes name others that are not there.
+
+    Raises:
+        InputError: names the key.
+    """
+    for name, route in routes.items():
+        for key, others in (("failover", route.failover), ("stronger", (route.stronger,) if route.stronger else ())):
+            for other in others:
+                if other not in routes or other == name:
+                    raise InputError(
+                        f"{other!r:.80} is no other model",
+                        field=f"models.{name}.{key}",
+                        remedy=f"Use some of: {', '.join(n for n in routes if n != name) or 'none'}.",
+                    )

@@ -1,0 +1,177 @@
+"""From a request to what is sent, to whom, and under which rules. Nothing is sent here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from samebits.errors import InputError
+from samebits.gateway.call import CHAT, COMPLETIONS, GENERATE, Call
+from samebits.gateway.capability import Fitted, fit, refused_by
+from samebits.gateway.check import Check, request_check
+from samebits.gateway.key import KeyParts, effective_body, is_deterministic, outside
+from samebits.gateway.levels import LEVELS, Level, includes, stronger
+from samebits.gateway.policy import CacheRule, Chosen, Effective, with_policy
+from samebits.gateway.route import Route
+from samebits.ledger.canonical import canonical, digest
+
+SEED_BITS: Final = 31  # what every server takes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a request is answered by one route.
+
+    Attributes:
+        body: what is sent, but for the name of the model and the way of streaming.
+        level_asked: by the request or the policy.
+        level: what the answer is said to have.
+        check: how its text is judged.
+        live: whether pieces may be passed on before the text was judged.
+        parts: what its key is made of; None where the cache has no part in it.
+        why_not: why it has none; None where it has.
+    """
+
+    call: Call
+    route: Route
+    chosen: Chosen
+    effective: Effective
+    fitted: Fitted
+    level_asked: Level | None
+    level: Level
+    check: Check | None
+    parts: KeyParts | None
+    why_not: str | None
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return self.fitted.body
+
+    @property
+    def live(self) -> bool:
+        return self.check is None or not self.validates
+
+    @property
+    def validates(self) -> bool:
+        """Whether a text that is not valid is refused."""
+        return self.check is not None and (self.check.binding or self.chosen.policy.retries > 0)
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether the client asked for the usage at the end of a stream."""
+        options = self.call.body.get("stream_options")
+        return isinstance(options, dict) and bool(options.get("include_usage"))
+
+    @property
+    def seed(self) -> int | None:
+        """The seed that is sent."""
+        seed = self.body.get("seed")
+        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+
+
+def derived_seed(*parts: object) -> int:
+    """A seed that depends on its parts alone: the same request gets the same one, everywhere and at any time."""
+    return int(digest(canonical(list(parts))).removeprefix("sha256:")[:8], 16) >> (32 - SEED_BITS)
+
+
+def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, default_level: Level | None) -> Plan:
+    """The plan of a call.
+
+    Args:
+        check: the policy's.
+        default_level: the server's.
+
+    Raises:
+        InputError: what is asked for cannot be given, or the body is wrong.
+    """
+    policy = chosen.policy
+    effective = with_policy(call.body, chosen)
+    effective = _seeded(call, effective, chosen)
+    judged = True
+    if check is None and route.engine == "upstream":  # the engine of this process judges by itself
+        try:
+            check = request_check(call.path, effective.body)
+        except InputError:
+            if policy.retries:
+                raise
+            judged = False  # the upstream may know what to do with it
+    asked, body = _levels(effective.body, chosen, default_level if route.engine == "upstream" else None, route)
+    refused = frozenset[str]()
+    if route.upstream is not None:
+        refused = refused_by(route.upstream_model, route.upstream.refuses)
+    fitted = fit(body, refused, policy.unmet)
+    level = route.level
+    if level == "best-effort" and {"seed", "temperature"} & set(fitted.dropped):
+        level = "none"
+    if not includes(level, asked) and policy.unmet == "refuse":
+        raise _unmet(asked, level, route)
+    parts, why_not = _key(call, route, chosen, fitted.body, check) if judged else (None, "schema")
+    return Plan(call, route, chosen, effective, fitted, asked, level, check, parts, why_not)
+
+
+def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
+    rule = chosen.policy.seed
+    if rule == "keep" or effective.body.get("seed") is not None or call.path == GENERATE:
+        return effective
+    if rule == "derive":
+        fields = effective_body(call.path, effective.body, {}, aliases=True)
+        parts = KeyParts("", call.path, str(call.body.get("model")), {}, fields, None)
+        seed = derived_seed("seed", parts.digest)
+    else:
+        seed = rule
+    origins = {**effective.origins, "seed": f"policy {chosen.name}"}
+    return Effective({**effective.body, "seed": seed}, origins)
+
+
+def _levels(
+    body: Mapping[str, Any], chosen: Chosen, default: Level | None, route: Route
+) -> tuple[Level | None, dict[str, Any]]:
+    """The level asked for, and the body with it in the form that the route understands."""
+    own = body.get("determinism")
+    if own is not None and own not in LEVELS:
+        raise InputError(f"{own!r:.80} is no level", field="determinism", remedy=f"Use one of: {', '.join(LEVELS)}.")
+    asked = stronger(own or default, chosen.policy.level)
+    if own is not None and not includes(route.level, own):
+        raise _unmet(own, route.level, route)
+    rest = {name: value for name, value in body.items() if name != "determinism"}
+    understands = route.upstream is None or route.upstream.api == "samebits"
+    if understands and asked is not None and includes(route.level, asked):
+        rest["determinism"] = asked
+    return asked, rest
+
+
+def _unmet(asked: Level | None, level: Level, route: Route) -> InputError:
+    return InputError(
+        f"{asked!r} cannot be promised: {route.name!r} gives {level!r}",
+        field="determinism",
+        remedy=f"Ask for {level!r} at most, or for another model.",
+    )
+
+
+def cache_rule(chosen: Chosen, route: Route) -> CacheRule:
+    """Which answers are kept. An embedded answer can be computed again with the same bits; an upstream's cannot."""
+    return chosen.policy.cache or ("deterministic" if route.engine == "upstream" else "off")
+
+
+def _key(
+    call: Call, route: Route, chosen: Chosen, body: Mapping[str, Any], check: Check | None
+) -> tuple[KeyParts | None, str | None]:
+    rule = cache_rule(chosen, route)
+    fields = effective_body(call.path, body, route.defaults, aliases=route.engine == "embedded")
+    if rule == "off":
+        return None, "off"
+    if call.path == GENERATE:
+        return None, "route"
+    if call.path not in (CHAT, COMPLETIONS) and call.streams:
+        return None, "stream"
+    if call.cache == "bypass":
+        return None, "asked"
+    if (name := outside(fields)) is not None:
+        return None, name
+    if rule == "deterministic" and not is_deterministic(fields):
+        return None, "unseeded"
+    name = None if check is None else check.name
+    retries = chosen.policy.retries if check is not None else 0
+    judged = None if name is None else f"{name}; {'binding' if check and check.binding else 'own'}; {retries}"
+    return KeyParts(call.tenant, call.path, route.name, route.identity, fields, judged), None

@@ -1,0 +1,247 @@
+"""Another server, over HTTP: patient with what passes, and with nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import socket
+import struct
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import stamina
+
+from samebits.audit.targets.keys import ApiKey, read_key
+from samebits.audit.targets.retry import asked_wait
+from samebits.gateway.breaker import Breaker
+from samebits.gateway.errors import (
+    MalformedError,
+    RefusedError,
+    RestingError,
+    UnreachableError,
+    UpstreamError,
+    UpstreamTimeoutError,
+)
+from samebits.gateway.settings import UpstreamConfig
+
+log = logging.getLogger(__name__)
+
+# Below the 5 s after which common servers close an idle connection, so that no request meets a closing one.
+IDLE_S: Final = 2.0
+CONNECT_S: Final = 10.0
+DRAIN_S: Final = 0.2
+MOST_CONNECTIONS: Final = 1024
+MOST_ERROR: Final = 1 << 20  # bytes of an error that are read
+LONGEST_WAIT_S: Final = 30.0  # an upstream that asks for more is believed, and the request fails at once
+PASSED_ON: Final = ("retry-after", "retry-after-ms")
+PASSING: Final = frozenset({429})  # and everything from 500
+
+
+class UpstreamReply:
+    """See ``Reply``."""
+
+    def __init__(self, response: aiohttp.ClientResponse, breaker: Breaker, name: str) -> None:
+        self.status = response.status
+        self.headers = {key.lower(): value for key, value in response.headers.items()}
+        self._response, self._breaker, self._name = response, breaker, name
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """See ``Reply.pieces``."""
+        try:
+            async for piece in self._response.content.iter_any():
+                yield piece
+        except TimeoutError:
+            self._breaker.failed()
+            raise UpstreamTimeoutError(f"{self._name} did not complete its answer in time") from None
+        except aiohttp.ClientError:
+            self._breaker.failed()
+            raise MalformedError(f"the connection to {self._name} broke within the answer") from None
+
+    async def drain(self) -> None:
+        """See ``Reply.drain``."""
+        with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._response.content.read()
+
+    async def close(self) -> None:
+        """See ``Reply.close``: a connection on which something is left to come is reset. Some servers go on writing for
+        seconds into one that was only closed.
+        """
+        if self._response.content.at_eof():
+            self._response.release()
+            return
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            sock = connection.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._response.close()
+
+
+class Upstream:
+    """A server. See ``Backend``. To be opened in the event loop in which it is used.
+
+    Args:
+        name: of the model, for errors.
+    """
+
+    def __init__(self, name: str, config: UpstreamConfig, breaker: Breaker | None = None) -> None:
+        self.config = config
+        self.breaker = breaker or Breaker(config.breaker_failures, config.breaker_seconds)
+        self.sent = 0  # requests, each attempt of them
+        self._name = name
+        self._key: ApiKey | None = read_key(env=config.api_key_env, file=None)
+        self._session: aiohttp.ClientSession | None = None
+        self._proxy = _proxy_of(config.base)
+
+    async def open(self) -> None:
+        """Makes it ready; nothing is sent."""
+        headers = {"content-type": "application/json", "user-agent": "samebits-gateway"}
+        if self._key is not None:
+            azure = self.config.api == "azure"
+            key = self._key.reveal()
+            headers["api-key" if azure else "authorization"] = key if azure else f"Bearer {key}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=MOST_CONNECTIONS, keepalive_timeout=IDLE_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            headers=headers,
+        )
+
+    async def close(self) -> None:
+        """Closes its connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def send(self, path: str, body: bytes, timeout: float) -> UpstreamReply:
+        """See ``Backend.send``. What fails in passing is sent again, with growing waits.
+
+        Raises:
+            UpstreamError: it cannot be reached, takes too long, is left alone, or answers with an error.
+        """
+        deadline = time.monotonic() + timeout
+        if (left := self.breaker.wait()) > 0:
+            raise RestingError(f"{self._name} failed too often; it is tried again in {left:.0f} s", left)
+        try:
+            try:
+                reply = await self._once(path, body, deadline - time.monotonic())
+            except UpstreamError as error:
+                reply = await self._again(error, path, body, deadline)
+        except UpstreamError as error:
+            if isinstance(error, RefusedError) and error.status < 500:
+                self.breaker.succeeded()  # it works, and said no
+            else:
+                self.breaker.failed()
+            raise
+        except BaseException:
+            self.breaker.abandoned()
+            raise
+        self.breaker.succeeded()
+        return reply
+
+    async def _again(self, failure: UpstreamError, path: str, body: bytes, deadline: float) -> UpstreamReply:
+        """The further attempts. The first one was made outside, since most requests need no other, and the machinery
+        would cost each of them a quarter of a millisecond.
+        """
+        first: UpstreamError | None = failure
+        async for attempt in stamina.retry_context(
+            on=lambda error: _passes(error, deadline),
+            attempts=self.config.attempts,
+            timeout=max(deadline - time.monotonic(), 0.001),
+        ):
+            with attempt:
+                if first is not None:
+                    error, first = first, None
+                    raise error
+                reply = await self._once(path, body, deadline - time.monotonic())
+        return reply
+
+    async def _once(self, path: str, body: bytes, timeout: float) -> UpstreamReply:
+        assert self._session is not None, "the upstream is not open"
+        self.sent += 1
+        limit = aiohttp.ClientTimeout(total=max(timeout, 0.001), sock_connect=CONNECT_S)
+        query = {} if self.config.api_version is None else {"api-version": self.config.api_version}
+        url = self.config.base + path.removeprefix("/v1")
+        try:
+            response = await self._session.post(
+                url, data=body, params=query, timeout=limit, allow_redirects=False, proxy=self._proxy
+            )
+        except aiohttp.ConnectionTimeoutError:
+            raise UnreachableError(f"{self._name} cannot be reached: no connection in time") from None
+        except TimeoutError:
+            raise UpstreamTimeoutError(f"{self._name} did not answer in time") from None
+        except aiohttp.ClientError as error:
+            raise UnreachableError(f"{self._name} cannot be reached: {type(error).__name__}") from None
+        if response.status == 200:
+            return UpstreamReply(response, self.breaker, self._name)
+        try:
+            data = await response.content.read(MOST_ERROR)
+        except (aiohttp.ClientError, TimeoutError):
+            data = b""
+        finally:
+            response.release()
+        headers = {name: response.headers[name] for name in PASSED_ON if name in response.headers}
+        raise RefusedError(response.status, self._error_body(response.status, data), headers)
+
+    def _error_body(self, status: int, data: bytes) -> dict[str, Any]:
+        """OpenAI's error body with all four keys; the key, which servers like to quote, is taken out."""
+        text = data.decode("utf-8", "replace")
+        if self._key is not None:
+            text = self._key.scrub(text)
+        try:
+            said = json.loads(text)
+        except ValueError:
+            said = None
+        error = said.get("error") if isinstance(said, dict) else None
+        if not isinstance(error, dict):
+            message = error or (said.get("message") or said.get("detail") if isinstance(said, dict) else None)
+            error = {"message": message if isinstance(message, str) else f"{self._name} answered with HTTP {status}"}
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        defaults = {"message": f"HTTP {status}", "type": kind, "param": None, "code": f"upstream_{status}"}
+        known = {name: value for name, value in error.items() if value is not None}
+        return {"error": {**defaults, **known}}
+
+    async def ask(self, url: str, timeout: float) -> Any:
+        """What the server says at an address of its own; None where it says nothing in JSON.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+        """
+        assert self._session is not None, "the upstream is not open"
+        try:
+            limit = aiohttp.ClientTimeout(total=timeout)
+            async with self._session.get(url, timeout=limit, proxy=self._proxy) as response:
+                return json.loads(await response.read()) if response.status == 200 else None
+        except ValueError:
+            return None
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise UnreachableError(f"{self._name} cannot be reached: {type(error).__name__}") from None
+
+
+def _proxy_of(url: str) -> str | None:
+    """The proxy that the environment names for an address. Looked up once; aiohttp would read files each time."""
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get(parts.scheme)
+
+
+def _passes(error: Exception, deadline: float) -> bool | float:
+    """Whether to send once more: True with the usual wait, a number with that one."""
+    if isinstance(error, UnreachableError):
+        return True
+    if not isinstance(error, RefusedError) or not (error.status in PASSING or error.status >= 500):
+        return False
+    wait = asked_wait(error.headers, time.time())
+    if wait is None:
+        return True
+    return wait if wait <= LONGEST_WAIT_S and time.monotonic() + wait < deadline else False
+
+
+def refusal_of(status: int, body: Mapping[str, Any]) -> RefusedError:
+    """The error of an answer that has status 200 and yet is one."""
+    return RefusedError(status, body, {})

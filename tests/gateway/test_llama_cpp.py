@@ -1,0 +1,112 @@
+"""The gateway before llama.cpp's own server (extra `peer`), with the model of the demo."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from live import Live, live, sse_data
+
+from samebits.errors import ModelError
+from samebits.gateway.join import Joiner
+from samebits.models.load import find_smollm2
+
+pytestmark = pytest.mark.peer
+CHAT = "/v1/chat/completions"
+SERVER = """
+import sys, xllamacpp
+p = xllamacpp.CommonParams()
+p.model.path = sys.argv[1]
+p.port, p.n_parallel, p.n_ctx, p.warmup = 0, 2, 4096, False
+server = xllamacpp.Server(p)
+print(server.listening_address, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    pytest.importorskip("xllamacpp")
+    try:
+        path = str(find_smollm2())
+    except ModelError as error:
+        pytest.skip(str(error))
+    command = [sys.executable, "-c", SERVER, path]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def server(address: str) -> Iterator[Live]:
+    model = {"engine": "upstream", "base_url": address, "api": "llamacpp"}
+    with live({}, models={"m": model}, policies={"kind": {"regex": "[A-Z][a-z]+\\.?", "retries": 1}}) as made:
+        yield made
+
+
+def ask(content: str, **body: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": content}], "temperature": 0, "seed": 1} | body
+
+
+def test_plain_and_streamed_answers_agree_and_are_kept(server: Live) -> None:
+    body = ask("Name a fruit.", max_tokens=200)
+    text = server.http.post(CHAT, json=body | {"stream": True}).text
+    joiner = Joiner()
+    for event in sse_data(iter(text.splitlines())):
+        if event == "[DONE]":
+            joiner.done = True
+        else:
+            joiner.add(json.loads(event))
+    streamed = joiner.whole()
+    plain = server.http.post(CHAT, json=body)
+    assert streamed["choices"][0]["finish_reason"] == "stop"
+    assert plain.headers["x-samebits-cache"] == "hit"
+    assert plain.json()["choices"][0]["message"]["content"] == streamed["choices"][0]["message"]["content"]
+    fresh = server.http.post(CHAT, json=body, headers={"x-samebits-cache": "bypass"}).json()
+    assert fresh["choices"][0]["message"].keys() == plain.json()["choices"][0]["message"].keys()
+    assert fresh["usage"].keys() == plain.json()["usage"].keys()
+    assert plain.json()["samebits"]["fingerprint"] == fresh["system_fingerprint"]
+
+
+def test_the_order_of_properties_is_the_order_of_the_answer(server: Live) -> None:
+    names = ["zulu_note", "alpha_note", "mike_note"]
+    for order in (names, sorted(names)):
+        properties = {name: {"enum": ["x", "y"]} for name in order}
+        schema = {"type": "object", "properties": properties, "required": order, "additionalProperties": False}
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": schema}}
+        answer = server.http.post(CHAT, json=ask("Notes.", response_format=form, max_tokens=100), timeout=300).json()
+        assert list(json.loads(answer["choices"][0]["message"]["content"])) == order
+        assert answer["samebits"]["gateway"]["valid"] is True
+
+
+def test_a_text_that_is_not_valid_is_no_answer(server: Live) -> None:
+    headers = {"x-samebits-policy": "kind"}
+    response = server.http.post(CHAT, json=ask("Tell a long story.", max_tokens=30), headers=headers)
+    assert response.status_code == 422
+    assert "cut short" in response.json()["error"]["message"]
+
+
+def test_a_client_that_goes_away_frees_the_slot(server: Live, address: str) -> None:
+    """Of a stream. That a plain request's connection is closed is tested with the stub: this server does not always
+    look whether its client is there before an answer is complete.
+    """
+
+    def busy() -> bool:
+        return any(slot["is_processing"] for slot in httpx.get(f"{address}/slots").json())
+
+    body = ask("A story.", max_tokens=1500, ignore_eos=True, stream=True)
+    with server.http.stream("POST", CHAT, json=body) as response:
+        next(response.iter_lines())
+        assert busy()
+    end = time.monotonic() + 10
+    while busy():
+        assert time.monotonic() < end, "the slot outlives its client"
+        time.sleep(0.05)
