@@ -17,6 +17,7 @@ ARRAYS = {
     "int64": "Longs",
     "uint32": "Counts",
     "uint8": "Bytes",
+    "bool": "Bools",
 }
 ARRAY = re.compile(r"ndarray\[dtype=(\w+)[^\]]*\]")
 
