@@ -17,7 +17,6 @@ from tests.ledger.conftest import new_database
 from samebits.ledger import Ledger
 from samebits.ledger.fsck import check
 
-pytest.importorskip("samebits.gateway", reason="a server without a gateway writes no ledger")
 CLIENTS = 4
 
 
