@@ -12,6 +12,7 @@ from typing import Any
 from samebits.errors import InputError, OutputInvalid
 from samebits.gateway.call import CHAT, COMPLETIONS
 from samebits.gateway.errors import MalformedError
+from samebits.gateway.json_body import MOST_LEVELS, is_deeper
 from samebits.gateway.policy import Policy
 from samebits.ledger.canonical import canonical, digest
 from samebits.structured import JsonObject, JsonSchema, Regex, StructuredSpec, validate
@@ -143,7 +144,17 @@ def check_shape(path: str, whole: object) -> dict[str, Any]:
             raise MalformedError("the upstream's answer has no choices")
         if not all(isinstance(c, dict) and isinstance(c.get(part), kind) for c in choices):
             raise MalformedError(f"a choice of the upstream's answer has no {part}")
+        if path == CHAT and not all(_are_calls(c["message"].get("tool_calls")) for c in choices):
+            raise MalformedError("the upstream's answer has tool_calls that are none")
+    elif not isinstance(whole.get("output"), list):
+        raise MalformedError("the upstream's answer has no output")
+    if is_deeper(whole, MOST_LEVELS):
+        raise MalformedError(f"the upstream's answer is nested deeper than {MOST_LEVELS} levels")
     return whole
+
+
+def _are_calls(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(call, dict) for call in value))
 
 
 def texts_of(path: str, whole: Mapping[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,14 @@ from samebits.gateway.block import Outcome
 from samebits.gateway.cache import Cache
 from samebits.gateway.call import GENERATE, RESPONSES, Reply
 from samebits.gateway.check import check_shape, cut_short, texts_of
-from samebits.gateway.errors import DriftError, MalformedError, RefusedError, UpstreamError, UpstreamTimeoutError
+from samebits.gateway.errors import (
+    DriftError,
+    MalformedError,
+    RefusedError,
+    UpstreamError,
+    UpstreamTimeoutError,
+    stated,
+)
 from samebits.gateway.events import read_events
 from samebits.gateway.flight import Chunk
 from samebits.gateway.join import Joiner
@@ -187,17 +193,14 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
             whole = response if isinstance(response, dict) else None
     if whole is None:
         raise MalformedError("the stream of the upstream broke off")
-    return whole
+    return check_shape(RESPONSES, whole)
 
 
 def _read(data: bytes) -> Any:
     try:
         return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        try:
-            return json.loads(data)  # also lone surrogates
-        except ValueError:
-            raise MalformedError("the upstream's answer is not JSON") from None
+    except orjson.JSONDecodeError:  # NaN and lone surrogates too: neither could be sent or recorded
+        raise MalformedError("the upstream's answer is not JSON") from None
 
 
 def _raise_error(value: Any) -> None:
@@ -211,8 +214,7 @@ def _raise_error(value: Any) -> None:
 
 def _completed(error: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {"message": "the upstream failed", "type": "server_error", "param": None, "code": "upstream_error"}
-    known = {name: error[name] for name in defaults if error.get(name) is not None}
-    return {**defaults, **known}
+    return {**defaults, **stated(error)}
 
 
 def _text(value: object) -> str | None:

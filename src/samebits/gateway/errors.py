@@ -75,3 +75,13 @@ class NotValidError(SamebitsError):
     def __init__(self, message: str, attempts: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message)
         self.attempts = tuple(attempts)
+
+
+def stated(error: Mapping[str, Any]) -> dict[str, Any]:
+    """Of another server's error object what is of OpenAI's form: four members, each a text; some give numbers as codes."""
+    given = {name: error.get(name) for name in ("message", "type", "param", "code")}
+    return {
+        name: value if isinstance(value, str) else str(value)
+        for name, value in given.items()
+        if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+    }

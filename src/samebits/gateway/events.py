@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
+
+import orjson
 
 from samebits.gateway.errors import MalformedError
 from samebits.gateway.json_body import write_json
@@ -40,8 +41,8 @@ def _parsed(data: bytes) -> dict[str, Any] | None:
     if data.strip() == b"[DONE]":
         return None
     try:
-        value = json.loads(data)
-    except ValueError:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
         raise MalformedError("an event of the upstream is not JSON") from None
     if not isinstance(value, dict):
         raise MalformedError("an event of the upstream is not an object")

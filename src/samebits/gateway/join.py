@@ -35,9 +35,9 @@ class Joiner:
                 self._whole[name] = str(value).removesuffix(".chunk")
             elif name == "choices":
                 self._whole.setdefault(name, None)  # keeps the place
+                if not all(map(_is_piece, value or ())) if isinstance(value, list) else value is not None:
+                    raise MalformedError("a chunk of the upstream has no choices")
                 for piece in value or ():
-                    if not isinstance(piece, dict) or not isinstance(piece.get("index", 0), int):
-                        raise MalformedError("a chunk of the upstream has no choices")
                     self._add(piece)
             elif value is not None or name not in self._whole:
                 self._whole[name] = value
@@ -53,8 +53,8 @@ class Joiner:
                     held = choice[name] = {}
                 _merge(held, value)
             elif isinstance(value, str) and name == "text":
-                choice[name] = choice.get(name, "") + value
-            elif isinstance(value, list):
+                choice[name] = (choice.get(name) or "") + value
+            elif isinstance(value, list) and isinstance(choice.get(name) or [], list):
                 choice[name] = (choice.get(name) or []) + value
             elif value is not None or name not in choice:
                 choice[name] = value
@@ -77,6 +77,19 @@ class Joiner:
             for call in (choice.get("message") or {}).get("tool_calls") or ():
                 call.pop("index", None)
         return {**self._whole, "choices": choices}
+
+
+def _is_piece(piece: object) -> bool:
+    """Whether it has the form of a choice, as far as joining relies on it."""
+    if not isinstance(piece, dict) or not isinstance(piece.get("index", 0), int) or "message" in piece:
+        return False
+    delta, text = piece.get("delta"), piece.get("text")
+    if not (delta is None or isinstance(delta, dict)) or not (text is None or isinstance(text, str)):
+        return False
+    calls = None if delta is None else delta.get("tool_calls")
+    if calls is None:
+        return True
+    return isinstance(calls, list) and all(isinstance(c, dict) and isinstance(c.get("index", 0), int) for c in calls)
 
 
 def _merge(into: dict[str, Any], delta: Mapping[str, Any]) -> None:

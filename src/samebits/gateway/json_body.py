@@ -37,7 +37,7 @@ def read_json(body: bytes) -> Any:
         raise
     except ValueError as error:  # an integer of thousands of digits
         raise _refusal("holds an integer with too many digits") from error
-    if _is_deeper(value, MOST_LEVELS):
+    if is_deeper(value, MOST_LEVELS):
         raise _refusal(f"is nested deeper than {MOST_LEVELS} levels")
     if _SURROGATE.search(text) and (path := _surrogate(value)) is not None:
         raise InputError(
@@ -73,7 +73,7 @@ def _is_broken(text: str) -> bool:
     return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def is_deeper(value: Any, levels: int) -> bool:
     """Whether lists and objects are nested deeper; without recursion, since that is what it guards against."""
     layer = [value]
     for _ in range(levels + 1):

@@ -27,6 +27,7 @@ from samebits.gateway.errors import (
     UnreachableError,
     UpstreamError,
     UpstreamTimeoutError,
+    stated,
 )
 from samebits.gateway.settings import UpstreamConfig
 
@@ -37,6 +38,7 @@ IDLE_S: Final = 2.0
 CONNECT_S: Final = 10.0
 DRAIN_S: Final = 0.2
 MOST_CONNECTIONS: Final = 1024
+MOST_ANSWER: Final = 256 << 20  # bytes of an answer
 MOST_ERROR: Final = 1 << 20  # bytes of an error that are read
 LONGEST_WAIT_S: Final = 30.0  # an upstream that asks for more is believed, and the request fails at once
 PASSED_ON: Final = ("retry-after", "retry-after-ms")
@@ -53,8 +55,12 @@ class UpstreamReply:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """See ``Reply.pieces``."""
+        size = 0
         try:
             async for piece in self._response.content.iter_any():
+                size += len(piece)
+                if size > MOST_ANSWER:  # after decompression: a small body may become a large one
+                    raise MalformedError(f"the answer of {self._name} is longer than {MOST_ANSWER >> 20} MiB")
                 yield piece
         except TimeoutError:
             self._breaker.failed()
@@ -178,6 +184,9 @@ class Upstream:
             raise UnreachableError(f"{self._name} cannot be reached: {type(error).__name__}") from None
         if response.status == 200:
             return UpstreamReply(response, self.breaker, self._name)
+        if not 400 <= response.status <= 599:  # no answer, and no error that a client could understand
+            response.close()
+            raise MalformedError(f"{self._name} answered with HTTP {response.status}; redirects are not followed")
         try:
             data = await response.content.read(MOST_ERROR)
         except (aiohttp.ClientError, TimeoutError):
@@ -194,7 +203,7 @@ class Upstream:
             text = self._key.scrub(text)
         try:
             said = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             said = None
         error = said.get("error") if isinstance(said, dict) else None
         if not isinstance(error, dict):
@@ -202,8 +211,7 @@ class Upstream:
             error = {"message": message if isinstance(message, str) else f"{self._name} answered with HTTP {status}"}
         kind = "invalid_request_error" if status < 500 else "server_error"
         defaults = {"message": f"HTTP {status}", "type": kind, "param": None, "code": f"upstream_{status}"}
-        known = {name: value for name, value in error.items() if value is not None}
-        return {"error": {**defaults, **known}}
+        return {"error": {**defaults, **stated(error)}}
 
     async def ask(self, url: str, timeout: float) -> Any:
         """What the server says at an address of its own; None where it says nothing in JSON.
@@ -214,9 +222,11 @@ class Upstream:
         assert self._session is not None, "the upstream is not open"
         try:
             limit = aiohttp.ClientTimeout(total=timeout)
-            async with self._session.get(url, timeout=limit, proxy=self._proxy) as response:
-                return json.loads(await response.read()) if response.status == 200 else None
-        except ValueError:
+            async with self._session.get(
+                url, timeout=limit, proxy=self._proxy, allow_redirects=False
+            ) as response:
+                return json.loads(await response.content.read(MOST_ERROR)) if response.status == 200 else None
+        except (ValueError, RecursionError):
             return None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{self._name} cannot be reached: {type(error).__name__}") from None
