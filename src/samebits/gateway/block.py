@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from samebits.gateway.check import BLOCK_DIGESTS
 from samebits.gateway.levels import includes
 from samebits.gateway.plan import Plan
 from samebits.gateway.route import Route
@@ -13,7 +14,6 @@ from samebits.gateway.route import Route
 # Fields of a body that are not parameters: what is asked, and how the answer is sent.
 _ASKED: Final = frozenset({"model", "messages", "prompt", "input", "instructions", "stream", "stream_options"})
 _LONG: Final = frozenset({"tools", "functions", "response_format", "structured_outputs", "text", "metadata", "user"})
-_UNKNOWN: Final = ("form_sha256", "prompt_tokens_sha256", "output_tokens_sha256", "logprobs_sha256")
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,9 @@ def params_of(plan: Plan) -> dict[str, dict[str, Any]]:
 
 def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -> dict[str, Any]:
     """The block of an answer."""
-    own = outcome.whole.get("samebits")
+    config = outcome.route.upstream
+    # Only samebits has such a block. What another server puts there proves nothing, and would be recorded as if it did.
+    own = outcome.whole.get("samebits") if config is None or config.api == "samebits" else None
     warnings = list(own.get("warnings", ())) if isinstance(own, dict) else []
     announced = _announcements(plan, outcome)
     if plan.route.engine == "embedded" and isinstance(own, dict):
@@ -58,7 +60,7 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
             "receipt_id": receipt_id,
             "seed": plan.seed,
             "params": params_of(plan),
-            **{name: own.get(name) if isinstance(own, dict) else None for name in _UNKNOWN},
+            **{name: own.get(name) if isinstance(own, dict) else None for name in BLOCK_DIGESTS},
             "cached_prompt_tokens": _cached_tokens(outcome.whole),
         }
     return {**block, "warnings": [*warnings, *announced], "gateway": _gateway(plan, outcome, cache)}

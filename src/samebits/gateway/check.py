@@ -7,17 +7,20 @@ import contextlib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from samebits.errors import InputError, OutputInvalid
-from samebits.gateway.call import CHAT, COMPLETIONS
+from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES
 from samebits.gateway.errors import MalformedError
 from samebits.gateway.json_body import MOST_LEVELS, is_deeper
 from samebits.gateway.policy import Policy
 from samebits.ledger.canonical import canonical, digest
+from samebits.ledger.entry import DIGEST, PUBLIC_ID
 from samebits.structured import JsonObject, JsonSchema, Regex, StructuredSpec, validate
 
 Judge = Callable[[str], str | None]
+# Members of the block ``samebits`` of an answer that are digests.
+BLOCK_DIGESTS: Final = ("form_sha256", "prompt_tokens_sha256", "output_tokens_sha256", "logprobs_sha256")
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,24 @@ def check_shape(path: str, whole: object) -> dict[str, Any]:
             raise MalformedError("the upstream's answer has tool_calls that are none")
     elif not isinstance(whole.get("output"), list):
         raise MalformedError("the upstream's answer has no output")
+    if path == RESPONSES and "id" in whole and not (isinstance(whole["id"], str) and PUBLIC_ID.fullmatch(whole["id"])):
+        raise MalformedError("the upstream's answer has an id that is none")
+    if not _is_block(whole.get("samebits")):
+        raise MalformedError("the upstream's answer has a block samebits that is none")
     if is_deeper(whole, MOST_LEVELS):
         raise MalformedError(f"the upstream's answer is nested deeper than {MOST_LEVELS} levels")
     return whole
+
+
+def _is_block(block: object) -> bool:
+    """Whether it has what is read of the block of another samebits, in the form that the ledger takes."""
+    if not isinstance(block, dict):
+        return block is None
+    digests = [block.get(name) for name in BLOCK_DIGESTS]
+    warnings = block.get("warnings", [])
+    return all(d is None or (isinstance(d, str) and DIGEST.fullmatch(d)) for d in digests) and (
+        isinstance(warnings, list) and all(isinstance(warning, str) for warning in warnings)
+    )
 
 
 def _are_calls(value: object) -> bool:
@@ -162,8 +180,13 @@ def texts_of(path: str, whole: Mapping[str, Any]) -> list[str]:
     if path == COMPLETIONS:
         return [str(choice["text"]) for choice in whole["choices"]]
     if path != CHAT:
-        return []
+        parts = [part for item in whole["output"] if _is_message(item) for part in item["content"]]
+        return ["".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))] if parts else []
     return [_content(c["message"]) for c in whole["choices"] if not c["message"].get("tool_calls")]
+
+
+def _is_message(item: object) -> bool:
+    return isinstance(item, dict) and item.get("type") == "message" and isinstance(item.get("content"), list)
 
 
 def _content(message: Mapping[str, Any]) -> str:

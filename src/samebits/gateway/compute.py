@@ -28,6 +28,7 @@ from samebits.gateway.json_body import write_json
 from samebits.gateway.plan import Plan
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
+from samebits.gateway.settings import UpstreamConfig
 
 Emit = Callable[[Chunk], None]
 
@@ -91,7 +92,9 @@ class Computer:
 
             won = await converge(path, plan.body, plan.check, plan.chosen.policy.retries, send, note)
             return Outcome(won.whole, route, won.number, True)
-        whole = await (self._streamed(path, route, plan.body, emit) if plan.call.streams else send(plan.body))
+        whole = await (
+            self._streamed(path, route, plan.body, emit) if plan.call.streams and plan.live else send(plan.body)
+        )
         valid = None
         if plan.check is not None and cut_short(path, whole) is None:
             valid = all([await plan.check.problem(text) is None for text in texts_of(path, whole)])
@@ -130,18 +133,16 @@ class Computer:
 
     async def _compared(self, plan: Plan, outcome: Outcome) -> Outcome:
         """Notes what the upstream says it is; announces or refuses what changed."""
-        route, rule = outcome.route, plan.chosen.policy.drift
+        route = outcome.route
         if route.upstream is None:
             return outcome
-        model, fingerprint = _text(outcome.whole.get("model")), _text(outcome.whole.get("system_fingerprint"))
-        said = _drift(route, model, fingerprint, strict=rule == "refuse")
+        compared = with_drift(plan, outcome)
+        said = _moved(plan, outcome)
         if said is not None:
-            if rule == "refuse":
-                raise DriftError(f"{said}; the policy {plan.chosen.name} refuses that")
             await self._recorder.moved(plan.call, route, said)
-        route.seen.model = model or route.seen.model
-        route.seen.fingerprint = fingerprint or route.seen.fingerprint
-        return replace(outcome, drift=said) if rule == "announce" else outcome
+        route.seen.model = _text(outcome.whole.get("model")) or route.seen.model
+        route.seen.fingerprint = _text(outcome.whole.get("system_fingerprint")) or route.seen.fingerprint
+        return compared
 
     def _keep(self, plan: Plan, outcome: Outcome) -> None:
         if plan.parts is None or outcome.valid is False or outcome.route is not plan.route:
@@ -150,6 +151,8 @@ class Computer:
             return
         if plan.call.streams and "usage" not in outcome.whole and plan.route.engine == "upstream":
             return  # a plain answer would have it
+        if plan.route.upstream is not None and _unpinned(plan.route.upstream, outcome.whole) is not None:
+            return  # its key would be that of the model that is configured
         # Under what the upstream says it is now, which the next request will look for.
         identity = plan.route.identity
         parts = plan.parts if plan.parts.identity == identity else replace(plan.parts, identity=identity)
@@ -221,20 +224,44 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _drift(route: Route, model: str | None, fingerprint: str | None, *, strict: bool) -> str | None:
+def with_drift(plan: Plan, outcome: Outcome) -> Outcome:
+    """An answer with how its upstream differs from what is expected, as the policy says; also one that was kept.
+
+    Raises:
+        DriftError: it differs, and the policy refuses that.
+    """
+    said = _moved(plan, outcome)
+    if said is not None and plan.chosen.policy.drift == "refuse":
+        raise DriftError(f"{said}; the policy {plan.chosen.name} refuses that")
+    return replace(outcome, drift=said) if plan.chosen.policy.drift == "announce" else outcome
+
+
+def _moved(plan: Plan, outcome: Outcome) -> str | None:
     """How an answer's statements differ from what is expected; None where they do not."""
+    route = outcome.route
     config, seen = route.upstream, route.seen
-    assert config is not None
-    if config.revision is not None and model is not None and model != config.revision:
-        return f"alias moved: {route.name} is configured to be {config.revision}, and {model} answered"
-    if config.fingerprint is not None and fingerprint is not None and fingerprint != config.fingerprint:
-        return f"fingerprint moved: {route.name} is configured to have {config.fingerprint}, and has {fingerprint}"
+    if config is None:
+        return None
+    if (said := _unpinned(config, outcome.whole)) is not None:
+        return f"{said[0]} moved: {route.name} is configured to {said[1]}"
+    model, fingerprint = _text(outcome.whole.get("model")), _text(outcome.whole.get("system_fingerprint"))
     if seen.model is not None and model is not None and model != seen.model:
         return f"alias moved: {route.name} was {seen.model}, and is {model}"
     if seen.fingerprint is not None and fingerprint is not None and fingerprint != seen.fingerprint:
         return f"fingerprint moved: {route.name} had {seen.fingerprint}, and has {fingerprint}"
+    strict = plan.chosen.policy.drift == "refuse"
     if strict and config.revision is None and model is not None and model != route.upstream_model:
         return f"{route.upstream_model} is an alias: {model} answered (pin it by models.{route.name}.revision)"
+    return None
+
+
+def _unpinned(config: UpstreamConfig, whole: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What of an answer's statements is not what the configuration pins, and how; None where nothing is."""
+    model, fingerprint = _text(whole.get("model")), _text(whole.get("system_fingerprint"))
+    if config.revision is not None and model is not None and model != config.revision:
+        return "alias", f"be {config.revision}, and {model} answered"
+    if config.fingerprint is not None and fingerprint is not None and fingerprint != config.fingerprint:
+        return "fingerprint", f"have {config.fingerprint}, and has {fingerprint}"
     return None
 
 

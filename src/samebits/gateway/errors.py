@@ -78,7 +78,7 @@ class NotValidError(SamebitsError):
 
 
 def stated(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Of another server's error object what is of OpenAI's form: four members, each a text; some give numbers as codes."""
+    """Of another server's error object what is of OpenAI's form: four texts; some servers give numbers as codes."""
     given = {name: error.get(name) for name in ("message", "type", "param", "code")}
     return {
         name: value if isinstance(value, str) else str(value)

@@ -14,7 +14,7 @@ from samebits.gateway.block import Outcome, block_of
 from samebits.gateway.cache import Cache
 from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES, Call
 from samebits.gateway.check import Check, policy_check
-from samebits.gateway.compute import Computer
+from samebits.gateway.compute import Computer, with_drift
 from samebits.gateway.errors import RefusedError, UpstreamError
 from samebits.gateway.events import DONE, plain_event
 from samebits.gateway.flight import Flight, Flights
@@ -142,15 +142,19 @@ class Gateway:
 
     async def _answered(self, plan: Plan, answer_id: str) -> Whole | Live:
         key = None if plan.parts is None else plan.parts.digest
+        # An answer under way is shared among those who take it on the same terms: it may come from another route, or
+        # from an upstream that moved.
+        policy = plan.chosen.policy
+        joint = None if key is None else f"{key} {policy.failover} {policy.drift}"
         refresh = plan.call.cache == "refresh"
         try:
             async with asyncio.timeout(plan.route.timeout) as limit:
                 while True:
                     if key is not None and not refresh and (entry := self.cache.get(key)) is not None:
-                        return await self._from_whole(plan, answer_id, self._stored(entry.read()), "hit")
-                    flight = self._flights.find(key) if key is not None and not refresh else None
+                        return await self._from_whole(plan, answer_id, self._stored(plan, entry.read()), "hit")
+                    flight = None if joint is None or refresh else self._flights.find(joint)
                     if flight is None:
-                        return await self._lead(plan, answer_id, key, limit)
+                        return await self._lead(plan, answer_id, joint, limit)
                     flight.enter()
                     try:
                         outcome = await flight.result()
@@ -185,9 +189,9 @@ class Gateway:
             flight.leave()
         return await self._from_whole(plan, answer_id, outcome, status)
 
-    def _stored(self, kept: Mapping[str, Any]) -> Outcome:
+    def _stored(self, plan: Plan, kept: Mapping[str, Any]) -> Outcome:
         route = self.routes[kept["route"]]
-        return Outcome(kept["whole"], route, kept["attempt"], kept["valid"])
+        return with_drift(plan, Outcome(kept["whole"], route, kept["attempt"], kept["valid"]))
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -195,7 +199,12 @@ class Gateway:
         """An answer that is there as a whole, in the form that the client wants; recorded before a byte is sent."""
         headers = {CACHE_HEADER: cache}
         if isinstance(outcome.whole, list) or "meta_info" in outcome.whole:
-            return Whole(await self._native(plan, outcome, cache), headers)
+            native = await self._native(plan, outcome, cache)
+            if not plan.call.streams:
+                return Whole(native, headers)
+            # Each event holds the answer so far, so one that holds all of it is a stream.
+            parts = [{**part, "index": i} for i, part in enumerate(native)] if isinstance(native, list) else [native]
+            return Live(_written([*map(plain_event, parts), DONE]), headers, False, lambda: None)
         answer = await self.finished(plan, answer_id, outcome, cache, None)
         if not plan.call.streams:
             return Whole(answer, headers)

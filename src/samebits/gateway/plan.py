@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.errors import InputError
-from samebits.gateway.call import CHAT, COMPLETIONS, GENERATE, Call
+from samebits.gateway.call import CHAT, COMPLETIONS, GENERATE, RESPONSES, Call
 from samebits.gateway.capability import Fitted, fit, refused_by
 from samebits.gateway.check import Check, request_check
 from samebits.gateway.key import KeyParts, effective_body, is_deterministic, outside
@@ -17,6 +17,8 @@ from samebits.gateway.route import Route
 from samebits.ledger.canonical import canonical, digest
 
 SEED_BITS: Final = 31  # what every server takes
+_TO_NATIVE: Final = {"seed": "sampling_seed", "max_tokens": "max_new_tokens"}
+_FROM_NATIVE: Final = {native: name for name, native in _TO_NATIVE.items()}
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Plan:
 
     @property
     def live(self) -> bool:
-        return self.check is None or not self.validates
+        return self.call.path != GENERATE and (self.check is None or not self.validates)
 
     @property
     def validates(self) -> bool:
@@ -86,8 +88,10 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
         InputError: what is asked for cannot be given, or the body is wrong.
     """
     policy = chosen.policy
-    effective = with_policy(call.body, chosen)
-    effective = _seeded(call, effective, chosen)
+    if call.path == GENERATE:
+        effective = _native(call, chosen)
+    else:
+        effective = _seeded(call, with_policy(call.body, chosen), chosen)
     judged = True
     if check is None and route.engine == "upstream":  # the engine of this process judges by itself
         try:
@@ -96,6 +100,8 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
             if policy.retries:
                 raise
             judged = False  # the upstream may know what to do with it
+    if check is not None and check.binding:
+        _judgeable(call, chosen)
     asked, body = _levels(effective.body, chosen, default_level if route.engine == "upstream" else None, route)
     refused = frozenset[str]()
     if route.upstream is not None:
@@ -110,9 +116,24 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
     return Plan(call, route, chosen, effective, fitted, asked, level, check, parts, why_not)
 
 
+def _judgeable(call: Call, chosen: Chosen) -> None:
+    """Refuses what the check of a policy cannot judge: nothing unjudged is handed out in its name.
+
+    Raises:
+        InputError: names the field.
+    """
+    policy = f"policy {chosen.name} judges the text"
+    if call.path == GENERATE:
+        raise InputError(f"the {policy}", field="x-samebits-policy", remedy="Ask on another route than /generate.")
+    if call.path == RESPONSES and call.streams:
+        raise InputError(
+            f"the {policy} before it is sent", field="stream", remedy="Ask without it, or on /v1/chat/completions."
+        )
+
+
 def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
     rule = chosen.policy.seed
-    if rule == "keep" or effective.body.get("seed") is not None or call.path == GENERATE:
+    if rule == "keep" or effective.body.get("seed") is not None:
         return effective
     if rule == "derive":
         fields = effective_body(call.path, effective.body, {}, aliases=True)
@@ -122,6 +143,27 @@ def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
         seed = rule
     origins = {**effective.origins, "seed": f"policy {chosen.name}"}
     return Effective({**effective.body, "seed": seed}, origins)
+
+
+def _native(call: Call, chosen: Chosen) -> Effective:
+    """A policy for /generate, which has parameters in an object of their own, two of them under other names.
+
+    Raises:
+        InputError: ``sampling_params`` is no object.
+    """
+    given: Any = call.body.get("sampling_params") or {}
+    if not isinstance(given, dict):
+        raise InputError("is no object", field="sampling_params", remedy="Give an object.")
+    plain = {_FROM_NATIVE.get(str(name), str(name)): value for name, value in given.items()}
+    changed = with_policy(plain, chosen)
+    # What is asked counts for a derived seed; how the answer comes, and under which id, does not.
+    asked = {name: value for name, value in call.body.items() if name not in ("sampling_params", "stream", "rid")}
+    seeded = _seeded(call, Effective({**asked, **changed.body}, changed.origins), chosen)
+    if not seeded.origins:
+        return Effective(dict(call.body), {})
+    values = {**changed.body, "seed": seeded.body.get("seed")}
+    params = {_TO_NATIVE.get(name, name): value for name, value in values.items()}
+    return Effective({**call.body, "sampling_params": params}, seeded.origins)
 
 
 def _levels(

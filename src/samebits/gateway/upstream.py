@@ -222,9 +222,7 @@ class Upstream:
         assert self._session is not None, "the upstream is not open"
         try:
             limit = aiohttp.ClientTimeout(total=timeout)
-            async with self._session.get(
-                url, timeout=limit, proxy=self._proxy, allow_redirects=False
-            ) as response:
+            async with self._session.get(url, timeout=limit, proxy=self._proxy, allow_redirects=False) as response:
                 return json.loads(await response.content.read(MOST_ERROR)) if response.status == 200 else None
         except (ValueError, RecursionError):
             return None

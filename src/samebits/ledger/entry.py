@@ -15,8 +15,8 @@ Kind = Literal["answer", "attempt", "error", "cancelled", "alias"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 EngineKind = Literal["embedded", "upstream"]
 MOST_TENANT: Final = 200  # characters
-_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
-_DIGEST: Final = re.compile(r"[a-z0-9]+:[0-9a-f]{32,128}")
+PUBLIC_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")
+DIGEST: Final = re.compile(r"[a-z0-9]+:[0-9a-f]{32,128}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class Entry:
             raise InputError(f"{self.attempt} is no number of an attempt", field="attempt", remedy="Count from 1.")
         _check_url(self.model.base_url)
         for name, digest in vars(self.digests).items():
-            if digest is not None and not _DIGEST.fullmatch(digest):
+            if digest is not None and not DIGEST.fullmatch(digest):
                 raise InputError(
                     f"{shown(digest)} is no digest", field=f"digests.{name}", remedy="Give such as sha256:00ff…"
                 )
@@ -130,7 +130,7 @@ class Entry:
 
 def check_id(name: str, value: str) -> None:
     """Raises InputError for what cannot be a public id."""
-    if not isinstance(value, str) or not _ID.fullmatch(value):
+    if not isinstance(value, str) or not PUBLIC_ID.fullmatch(value):
         raise InputError(
             f"{shown(value)} is no id", field=name, remedy="Use 1 to 200 of ASCII letters, digits and . _ : -"
         )

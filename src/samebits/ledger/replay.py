@@ -106,6 +106,9 @@ class Recorded:
             holder[name] = seed
 
     def _overlay(self, sent: dict[str, Any]) -> None:
+        for name, param in self.body["params"].items():  # a policy wins over what the request says
+            if self.route != GENERATE and name != "seed" and str(param.get("origin", "")).startswith("policy "):
+                sent[name] = param["value"]
         for name in _OVERLAID.get(self.route, ()):
             value = self.body["params"].get(name, {}).get("value")
             limited = name == "max_tokens" and sent.get("max_completion_tokens") is not None
