@@ -110,6 +110,8 @@ class Stub:
 
     async def _answered(self, request: web.Request, asked: Asked) -> web.StreamResponse:
         status, value = 200, self.answer(asked)
+        if isinstance(value, web.Response):
+            return value
         if isinstance(value, tuple):
             status, value = value
         if isinstance(value, Exception):

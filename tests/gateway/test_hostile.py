@@ -10,13 +10,16 @@ from stub import Stub, chat
 from tests.ledger.conftest import make_entry
 from tests.ledger.test_replay import record_of
 
-from conftest import ask
 from samebits.gateway.errors import MalformedError
 from samebits.gateway.join import Joiner
 from samebits.ledger.replay import Recorded
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
+
+
+def ask(content: str = "Hi", **body: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": content}], "temperature": 0} | body
 
 
 def raw(text: str, status: int = 200) -> Any:
