@@ -77,6 +77,10 @@ class Answering:
             status, answer = await post(app.app, recorded.route, body)
         finally:
             app.users -= 1
+        if status == 200 and isinstance(answer, list):
+            raise MeasurementError(
+                f"{recorded.id} is one of {len(answer)} answers to one request; which is not recorded"
+            )
         if status != 200 or not isinstance(answer, dict):
             said = answer.get("error", {}).get("message", "") if isinstance(answer, dict) else ""
             raise MeasurementError(f"asked again, {recorded.id} is answered with {status}: {said}")

@@ -157,7 +157,7 @@ def read_request(path: Path) -> dict[str, Any]:
     """
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}", field="request", remedy="Name a JSON file.") from error
     if not isinstance(value, dict):
         raise InputError(f"{path} holds no object", field="request", remedy="Give the body of the request.")

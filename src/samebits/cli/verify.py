@@ -72,15 +72,18 @@ def read_receipt(path: Path, key: Path | None) -> Receipt:
         ReceiptInvalid: it does not verify.
     """
     from samebits.ledger.keys import PUBLIC_NAME, default_folder, read_public
+    from samebits.ledger.receipt import MOST_BYTES
     from samebits.ledger.receipt import verify as verify_receipt
 
     public = read_public(key or default_folder() / PUBLIC_NAME)
-    return verify_receipt(_read(path, "receipt"), public)
+    return verify_receipt(_read(path, "receipt", MOST_BYTES + 2), public)
 
 
-def _read(path: Path, field: str) -> bytes:
+def _read(path: Path, field: str, most: int = -1) -> bytes:
+    """What a file holds, or its first ``most`` bytes: what has no end is not read to it."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return file.read(most)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}", field=field, remedy="Name a file.") from error
 
@@ -90,7 +93,7 @@ def _check_text(found: Receipt, name: str, path: Path) -> None:
 
     try:
         value = json.loads(_read(path, name))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is no JSON: {error}", field=name, remedy="Give it as it was sent.") from error
     if digest(canonical(value)) != found.digests[name]:
         raise ReceiptInvalid(f"it is of another {name} than {path}")

@@ -20,7 +20,7 @@ PREDICATE_TYPE: Final = "urn:samebits:receipt:1"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _HEADER: Final = ("tenant", "seq", "id", "kind", "time", "prev", "body_digest", "hash")
 _PREDICATE: Final = ("record", "route", "date", "model", "level", "digests", "seed")
-_MOST_BYTES: Final = 1 << 20
+MOST_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def verify(data: bytes, key: PublicKey) -> Receipt:
 
 
 def _opened(data: bytes, key: PublicKey) -> bytes:
-    if len(data) > _MOST_BYTES:
+    if len(data) > MOST_BYTES:
         raise ReceiptInvalid("it is longer than a receipt can be")
     outer = _json(data, "the envelope")
     if set(outer) != {"payload", "payloadType", "signatures"} or outer["payloadType"] != PAYLOAD_TYPE:
