@@ -211,6 +211,29 @@ def test_all_routes_of_our_own_engine(serve: Any, llm: LLM, url: str) -> None:
     assert records(url)[-1][0].kind == "error"
 
 
+def test_generate_has_streams_and_policies_beside_a_ledger(serve: Any, llm: LLM, url: str) -> None:
+    rules = {"fixed": {"force": {"temperature": 0.5, "max_tokens": 3}, "seed": "derive"}, "judged": {"regex": "a"}}
+    server = serve({NAME: llm}, ledger={"url": url}, policies=rules)
+    body = {"model": NAME, "text": ["Hi", "Ho"], "sampling_params": {"max_new_tokens": 9, "temperature": 0}}
+    whole = server.http.post("/generate", json=body, headers={"x-samebits-policy": "fixed"}).json()
+    streamed = server.http.post("/generate", json=body | {"stream": True}, headers={"x-samebits-policy": "fixed"})
+    lines = [line.removeprefix("data: ") for line in streamed.text.splitlines() if line]
+    assert lines.pop() == "[DONE]"
+    events = [json.loads(line) for line in lines]
+    assert [event["index"] for event in events] == [0, 1]
+    assert [event["output_ids"] for event in events] == [answer["output_ids"] for answer in whole]
+    block = whole[0]["meta_info"]["samebits"]
+    assert {n: p["value"] for n, p in block["params"].items() if p["origin"] == "policy fixed"} == {
+        "temperature": 0.5,
+        "max_tokens": 3,
+        "seed": block["seed"],
+    }
+    other = server.http.post("/generate", json=body | {"text": "No"}, headers={"x-samebits-policy": "fixed"}).json()
+    assert other["meta_info"]["samebits"]["seed"] != block["seed"]
+    refused = server.http.post("/generate", json=body, headers={"x-samebits-policy": "judged"})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "x-samebits-policy")
+
+
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
 def test_our_own_engine_behind_the_cache(serve: Any, llm: LLM, path: str) -> None:
     server = serve({NAME: llm}, policies={"kept": {"cache": "deterministic"}}, policy="kept")
