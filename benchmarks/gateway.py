@@ -115,8 +115,8 @@ def drive(
     """Sends requests over so many kept connections, each its next one when its last one is answered.
 
     Args:
-        spread_s: the connections begin at random times within so long. If all began at once, the first 32 requests would
-            wait for one another, and they alone would be the last percent.
+        spread_s: the connections begin at random times within so long. If all began at once, the first 32 requests
+            would wait for one another, and they alone would be the last percent.
     """
     numbers, rng = iter(range(requests)), random.Random(2)
     costs: list[float] = []
