@@ -233,22 +233,6 @@ def test_a_pause_collects_events_and_ends_with_the_last() -> None:
     run(test)
 
 
-def test_a_pause_is_over_after_its_time() -> None:
-    async def test() -> None:
-        async with driving() as (driver, decoder):
-            submission = driver.submit([LONG])
-            await submission.arrivals()
-            decoder.gate.clear()
-            begin = asyncio.get_running_loop().time()
-            waiting = asyncio.create_task(submission.arrivals(pause=0.1))
-            await asyncio.sleep(0.2)
-            decoder.gate.set()
-            assert await waiting
-            assert asyncio.get_running_loop().time() - begin >= 0.1
-
-    run(test)
-
-
 def test_who_waits_for_the_whole_answer_is_not_woken_for_every_token() -> None:
     async def test() -> None:
         async with driving() as (driver, _):
