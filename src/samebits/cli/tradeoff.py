@@ -59,7 +59,9 @@ def tradeoff(
         if file is not None and not Path(file).resolve().parent.is_dir():
             raise InputError("its folder does not exist", field=field, remedy="Create it, or name another file.")
     if html is not None or svg is not None:
-        charts.check_drawing()
+        from samebits.audit.report.draw import check_drawing
+
+        check_drawing(charts.WITHOUT)
     asked = _prompts(prompts)
     console = Console()
     said = Console(stderr=True)

@@ -49,8 +49,11 @@ _ID: Final = re.compile(r'(\bid="|url\(#)')
 SCHEMA: Final = "https://vega.github.io/schema/vega-lite/v6.json"
 
 
-def check_drawing() -> None:
+def check_drawing(otherwise: str = "write --markdown") -> None:
     """Whether plots can be drawn here.
+
+    Args:
+        otherwise: what can be done without them, for the message.
 
     Raises:
         InputError: the package is missing.
@@ -61,7 +64,7 @@ def check_drawing() -> None:
         raise InputError(
             "plots need the package vl-convert-python",
             field="html",
-            remedy="pip install 'samebits[report]', or write --markdown.",
+            remedy=f"pip install 'samebits[report]', or {otherwise}.",
         ) from error
 
 

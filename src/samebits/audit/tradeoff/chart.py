@@ -8,26 +8,13 @@ from typing import Any, Final
 import jinja2
 
 from samebits.audit.intervals import Estimate
+from samebits.audit.report.draw import check_drawing
 from samebits.audit.tradeoff.measure import Row, Tradeoff
 from samebits.audit.tradeoff.published import PUBLISHED
-from samebits.errors import InputError
 
 VEGA_LITE: Final = "6.4"
 TEMPLATE: Final = "page.html.j2"
-
-
-def check_drawing() -> None:
-    """Whether pictures can be drawn here.
-
-    Raises:
-        InputError: the package is missing.
-    """
-    try:
-        import vl_convert  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            "needs the package vl-convert-python", field="html", remedy="pip install 'samebits[report]', or --json."
-        ) from error
+WITHOUT: Final = "--json"  # what can be done where nothing can be drawn
 
 
 def specification(result: Tradeoff) -> dict[str, Any]:
@@ -85,7 +72,7 @@ def svg(result: Tradeoff) -> str:
     Raises:
         InputError: the package that draws is missing.
     """
-    check_drawing()
+    check_drawing(WITHOUT)
     import vl_convert
 
     drawn: str = vl_convert.vegalite_to_svg(specification(result), vl_version=VEGA_LITE, allowed_base_urls=[])
