@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,26 @@ VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=4) | st.dictionari
 @given(VALUES)
 def test_two_implementations_agree(value: Any) -> None:
     assert canonical(value) == canonical_json(value)
+
+
+NAMES = st.text(st.characters(codec="ascii"), max_size=5)
+NUMBERS = (
+    st.integers(-(2**64), 2**64)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.decimals(-(10**6), 10**6, places=7).map(float)
+)
+
+
+@settings(**ANY_SPEED)
+@given(st.dictionaries(NAMES, NUMBERS | st.lists(NUMBERS | TEXT), max_size=4))
+def test_the_fast_way_writes_the_same_bytes(value: Any) -> None:
+    assert canonical(value) == canonical_json(value)
+
+
+def test_negative_control_the_fast_way_alone_would_not() -> None:
+    for value in (1.0, 1e-6, -0.0, 1e16, {"\ue000": 1, "\U00010000": 2}):
+        assert orjson.dumps(value, option=orjson.OPT_SORT_KEYS) != canonical_json(value)
+        assert canonical(value) == canonical_json(value)
 
 
 @settings(**ANY_SPEED)

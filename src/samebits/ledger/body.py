@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.errors import InputError
@@ -41,7 +41,7 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
     request, request_digest = _payload("request", entry.request, privacy.mode, privacy.payload)
     answer, answer_digest = _payload("answer", entry.answer, privacy.mode, privacy.payload)
     error, error_digest = _payload("error", entry.error, privacy.mode, privacy.error)
-    model = asdict(entry.model)
+    model = dict(vars(entry.model))
     for name in ("asked", "name"):
         model[name] = None if model[name] is None else privacy.text(model[name])
     params = {
@@ -52,7 +52,7 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
         "attempt": entry.attempt,
         "cache": entry.cache,
         "date": entry.date,
-        "digests": asdict(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
+        "digests": vars(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
         "environment": entry.environment,
         "level": {"asked": entry.level_asked, "declared": entry.level_declared},
         "model": model,
@@ -65,7 +65,7 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
         "route": entry.route,
         "salt": secrets.token_hex(SALT_BYTES),
         "seed": entry.seed,
-        "timing": asdict(entry.timing),
+        "timing": vars(entry.timing),
     }
     encoded = {name: _encoded(name, value) for name, value in members.items()}
     body = joined(encoded | {"request": request, "answer": answer, "error": error})

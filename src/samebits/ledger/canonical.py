@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+import orjson
 import rfc8785
 
 from samebits.errors import InputError
@@ -17,6 +18,7 @@ from samebits.errors import InputError
 FORMAT: Final = "samebits-ledger-1"
 GENESIS: Final = "sha256:" + "0" * 64  # stands where the first record of a chain names the one before
 EXACT: Final = 2**53 - 1  # greatest magnitude that every JSON reader keeps exact (RFC 8785, 3.2.2.3)
+_OPTIONS: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 
 
 def canonical(value: object) -> bytes:
@@ -25,6 +27,11 @@ def canonical(value: object) -> bytes:
     Raises:
         InputError: a float is not finite, a key is no string, a string holds a lone surrogate, or a type is not JSON's.
     """
+    try:
+        if _is_common(value):
+            return orjson.dumps(value, option=_OPTIONS)
+    except (orjson.JSONEncodeError, RecursionError):  # an integer out of range, or what the other one refuses in words
+        pass
     try:
         return rfc8785.dumps(value)  # type: ignore[arg-type]  # it checks the value itself
     except rfc8785.IntegerDomainError:
@@ -35,6 +42,23 @@ def canonical(value: object) -> bytes:
         raise InputError(kind, field="value", remedy="Give what JSON can express, in valid Unicode.") from None
     except RecursionError:
         raise InputError("is nested too deeply", field="value", remedy="Give less than 100 levels.") from None
+
+
+def _is_common(value: object) -> bool:
+    """Whether orjson writes a value as RFC 8785 wants it, at a tenth of the time. It does where names are
+    ASCII, as it sorts them as UTF-8, and where numbers are written without an exponent and end in no ``.0``.
+    """
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return True
+    if kind is float:
+        return 1e-4 < abs(value) < 1e15 and not value.is_integer()  # type: ignore[arg-type, attr-defined]
+    if kind is dict:
+        for name, item in value.items():  # type: ignore[attr-defined]
+            if type(name) is not str or not name.isascii() or not _is_common(item):
+                return False
+        return True
+    return kind is list and all(map(_is_common, value))  # type: ignore[call-overload]
 
 
 def _with_strings(value: Any) -> Any:

@@ -7,10 +7,13 @@ bits. So does the difference between 1 and 1.0 in a schema. Neither is part of t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from samebits.ledger.canonical import EXACT
+
+# Where a value stands: the place of what holds it, and its name or number there.
+_Place = tuple["_Place | None", str | int]
 
 
 def lost(value: Any) -> dict[str, Any]:
@@ -22,24 +25,27 @@ def lost(value: Any) -> dict[str, Any]:
         the digits of each number that canonical JSON writes in another way.
     """
     order: list[list[int]] = []
+    numbers: dict[str, str] = {}
     objects = 0
 
-    def walk(item: Any) -> None:
+    def walk(item: Any, place: _Place | None) -> None:
         nonlocal objects
         if isinstance(item, dict):
-            names = sorted(item, key=_utf16)
+            names = _sorted(item)
             if names != list(item):
-                place = {name: i for i, name in enumerate(names)}
-                order.append([objects, *(place[name] for name in item)])
+                rank = {name: i for i, name in enumerate(names)}
+                order.append([objects, *(rank[name] for name in item)])
             objects += 1
             for name in names:
-                walk(item[name])
+                walk(item[name], (place, name))
         elif isinstance(item, list | tuple):
-            for one in item:
-                walk(one)
+            for i, one in enumerate(item):
+                walk(one, (place, i))
+        elif (isinstance(item, float) and item.is_integer()) or (isinstance(item, int) and abs(item) > EXACT):
+            numbers[_pointer(place)] = repr(item)
 
-    walk(value)
-    return {"order": order, "numbers": dict(_numbers(value, ""))}
+    walk(value, None)
+    return {"order": order, "numbers": numbers}
 
 
 def restored(value: Any, form: Mapping[str, Any]) -> Any:
@@ -74,19 +80,19 @@ def restored(value: Any, form: Mapping[str, Any]) -> Any:
     return walk(value, "")
 
 
-def _numbers(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _numbers(item, f"{path}/{_escaped(name)}")
-    elif isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            yield from _numbers(item, f"{path}/{i}")
-    elif (isinstance(value, float) and value.is_integer()) or (isinstance(value, int) and abs(value) > EXACT):
-        yield path, repr(value)
+def _pointer(place: _Place | None) -> str:
+    parts: list[str] = []
+    while place is not None:
+        place, step = place
+        parts.append(f"/{_escaped(str(step))}")
+    return "".join(reversed(parts))
 
 
-def _utf16(name: str) -> bytes:
-    return name.encode("utf-16-be", "surrogatepass")
+def _sorted(names: Iterable[str]) -> list[str]:
+    """Names in the order of RFC 8785: that of their UTF-16, which of ASCII is that of the texts."""
+    if all(map(str.isascii, names)):
+        return sorted(names)
+    return sorted(names, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
 
 
 def _escaped(name: str) -> str:
