@@ -11,9 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from live import NAME, Live, Scripted, live, make_scripted, write_model
+from live import NAME, Live, Scripted, live, make_scripted
 
 from samebits import LLM
+from small_model import write_model
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,27 @@ def api(model_folder: str) -> Iterator[Live]:
     """For tests that leave it as it was."""
     with LLM(model_folder) as llm, live({NAME: llm}) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def roomy_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model with room for tools."""
+    return write_model(tmp_path_factory.mktemp("roomy"), context=4096)
+
+
+@pytest.fixture(scope="session")
+def roomy(roomy_folder: str) -> Iterator[Live]:
+    """As ``api``."""
+    with LLM(roomy_folder) as llm, live({NAME: llm}) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def stage(roomy_folder: str) -> Iterator[tuple[Live, Scripted]]:
+    with LLM(roomy_folder) as llm:
+        decoder = make_scripted(llm)
+        with live({NAME: llm}) as server:
+            yield server, decoder
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import NAME, Live, live, write_model
+from live import NAME, Live, live
 
 from samebits import LLM
 from samebits.gateway.levels import LEVELS
+from small_model import write_model
 
 
 def digest(kind: str, code: str, values: list[Any]) -> str:

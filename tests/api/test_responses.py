@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from live import NAME, Live, Scripted, live, make_scripted, write_model
+from live import NAME, Live, Scripted, live, make_scripted
 
 from samebits import LLM
 
@@ -28,25 +28,6 @@ SCHEMA = {
 }
 FORMAT = {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}}
 Say = Callable[..., Live]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_model(tmp_path_factory.mktemp("roomy"), context=4096)
-
-
-@pytest.fixture(scope="module")
-def api(folder: str) -> Iterator[Live]:
-    with LLM(folder) as llm, live({NAME: llm}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def stage(folder: str) -> Iterator[tuple[Live, Scripted]]:
-    with LLM(folder) as llm:
-        decoder = make_scripted(llm)
-        with live({NAME: llm}) as server:
-            yield server, decoder
 
 
 @pytest.fixture
@@ -99,7 +80,7 @@ def prompt_digest(answer: dict[str, Any]) -> str:
     return digest
 
 
-def test_the_prompt_is_that_of_a_chat(api: Live) -> None:
+def test_the_prompt_is_that_of_a_chat(roomy: Live) -> None:
     user = {"role": "user", "content": "Hi"}
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": "{}"}}
     pairs: list[tuple[Any, list[Any]]] = [
@@ -137,27 +118,27 @@ def test_the_prompt_is_that_of_a_chat(api: Live) -> None:
         ),
     ]
     for items, messages in pairs:
-        response = api.ok(PATH, input=items, max_output_tokens=4)
-        chat = api.ok("/v1/chat/completions", messages=messages, max_tokens=4)
+        response = roomy.ok(PATH, input=items, max_output_tokens=4)
+        chat = roomy.ok("/v1/chat/completions", messages=messages, max_tokens=4)
         assert prompt_digest(response) == prompt_digest(chat)
         assert text_of(response) == chat["choices"][0]["message"]["content"]
         assert response["samebits"]["logprobs_sha256"] == chat["samebits"]["logprobs_sha256"]
 
 
-def test_instructions_are_a_system_message(api: Live) -> None:
-    one = api.ok(PATH, input="Hi", instructions="Be brief.", max_output_tokens=1)
+def test_instructions_are_a_system_message(roomy: Live) -> None:
+    one = roomy.ok(PATH, input="Hi", instructions="Be brief.", max_output_tokens=1)
     items = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
-    assert prompt_digest(one) == prompt_digest(api.ok(PATH, input=items, max_output_tokens=1))
+    assert prompt_digest(one) == prompt_digest(roomy.ok(PATH, input=items, max_output_tokens=1))
     assert one["instructions"] == "Be brief."
 
 
-def test_tools_are_in_the_prompt_as_in_a_chat(api: Live) -> None:
+def test_tools_are_in_the_prompt_as_in_a_chat(roomy: Live) -> None:
     nested = [{"type": "function", "function": {n: v for n, v in t.items() if n != "type"}} for t in TOOLS]
-    response = api.ok(PATH, input="Hi", tools=TOOLS, max_output_tokens=1)
-    chat = api.chat("Hi", tools=nested, max_tokens=1)
+    response = roomy.ok(PATH, input="Hi", tools=TOOLS, max_output_tokens=1)
+    chat = roomy.chat("Hi", tools=nested, max_tokens=1)
     assert prompt_digest(response) == prompt_digest(chat)
     assert response["tools"] == TOOLS
-    assert prompt_digest(api.ok(PATH, input="Hi", tools=TOOLS[::-1], max_output_tokens=1)) != prompt_digest(chat)
+    assert prompt_digest(roomy.ok(PATH, input="Hi", tools=TOOLS[::-1], max_output_tokens=1)) != prompt_digest(chat)
 
 
 RESULT = {"type": "function_call_output", "call_id": "a", "output": ""}
@@ -208,16 +189,17 @@ RESULT = {"type": "function_call_output", "call_id": "a", "output": ""}
         ),
     ],
 )
-def test_what_is_not_supported_is_named(api: Live, body: dict[str, Any], param: str) -> None:
-    found = api.refused(PATH, **({"input": "Hi"} | body))["param"]
+def test_what_is_not_supported_is_named(roomy: Live, body: dict[str, Any], param: str) -> None:
+    found = roomy.refused(PATH, **({"input": "Hi"} | body))["param"]
     assert found == param or (param in ("tools[0]", "input[0]", "input[0].content[0]") and found.startswith(param))
 
 
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer(api: Live) -> None:
-    answer = api.ok(PATH, input="Hi", max_output_tokens=6, temperature=1, seed=4, metadata={"a": "b"})
+def test_an_answer(roomy: Live) -> None:
+    body = {"input": "Hi", "max_output_tokens": 6, "temperature": 1, "seed": 4, "metadata": {"a": "b"}}
+    answer = roomy.ok(PATH, **body)
     assert answer["status"] == "incomplete"
     assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
     [item] = answer["output"]
@@ -227,64 +209,66 @@ def test_an_answer(api: Live) -> None:
     assert (answer["temperature"], answer["metadata"], answer["store"]) == (1.0, {"a": "b"}, False)
     assert answer["samebits"]["seed"] == 4
     assert answer["system_fingerprint"] == answer["samebits"]["fingerprint"]
-    assert steady(api.ok(PATH, input="Hi", max_output_tokens=6, temperature=1, seed=4, metadata={"a": "b"})) == steady(
-        answer
-    )
+    assert steady(
+        roomy.ok(PATH, input="Hi", max_output_tokens=6, temperature=1, seed=4, metadata={"a": "b"})
+    ) == steady(answer)
 
 
-def test_logprobs(api: Live) -> None:
+def test_logprobs(roomy: Live) -> None:
     body = {"input": "Hi", "max_output_tokens": 5, "include": ["message.output_text.logprobs"], "top_logprobs": 2}
-    [item] = api.ok(PATH, **body)["output"]
+    [item] = roomy.ok(PATH, **body)["output"]
     logprobs = item["content"][0]["logprobs"]
     assert [len(t["top_logprobs"]) for t in logprobs] == [2] * 5
     assert "".join(t["token"] for t in logprobs) == item["content"][0]["text"] or any(
         "�" in t["token"] for t in logprobs
     )
-    deltas = [e for e in events(api, **body) if e["type"] == "response.output_text.delta"]
+    deltas = [e for e in events(roomy, **body) if e["type"] == "response.output_text.delta"]
     assert [t for e in deltas for t in e["logprobs"]] == logprobs
 
 
-def test_integers_of_any_size_come_back(api: Live) -> None:
+def test_integers_of_any_size_come_back(roomy: Live) -> None:
     schema = {"type": "object", "properties": {"a": {"maximum": 10**30, "type": "integer"}}}
     tools = [{"type": "function", "name": "f", "parameters": schema, "strict": False}]
-    response = api.post(PATH, model=NAME, input="Hi", tools=tools, max_output_tokens=1)
+    response = roomy.post(PATH, model=NAME, input="Hi", tools=tools, max_output_tokens=1)
     assert response.status_code == 200
     assert json.loads(response.text)["tools"] == tools
 
 
-def test_a_format_is_kept_and_judged(api: Live) -> None:
+def test_a_format_is_kept_and_judged(roomy: Live) -> None:
     seen = set()
     for seed in range(6):
         body = {"input": "Hi", "text": FORMAT, "temperature": 1, "seed": seed}
-        answer = api.ok(PATH, **body)
+        answer = roomy.ok(PATH, **body)
         assert answer["status"] == "completed"
         value = json.loads(text_of(answer))
         assert list(value) == ["zulu", "alpha"]
         assert value["zulu"] in (1, 2)
         assert answer["text"] == FORMAT
         seen.add(text_of(answer))
-        assert events(api, **body)[-1]["response"]["output"][0]["content"] == answer["output"][0]["content"]
+        assert events(roomy, **body)[-1]["response"]["output"][0]["content"] == answer["output"][0]["content"]
     assert len(seen) > 1, "not exercised"
-    cut = api.ok(PATH, input="Hi", text=FORMAT, max_output_tokens=4)
+    cut = roomy.ok(PATH, input="Hi", text=FORMAT, max_output_tokens=4)
     assert cut["status"] == "incomplete"
     assert len(text_of(cut)) == 4
 
 
-def test_a_json_object(api: Live) -> None:
-    answer = api.ok(
+def test_a_json_object(roomy: Live) -> None:
+    answer = roomy.ok(
         PATH, input="Hi", text={"format": {"type": "json_object"}}, max_output_tokens=400, temperature=1, seed=1
     )
     assert text_of(answer).startswith("{")
-    assert api.ok(PATH, input="Hi", max_output_tokens=4, temperature=1, seed=1)["text"] == {"format": {"type": "text"}}
+    assert roomy.ok(PATH, input="Hi", max_output_tokens=4, temperature=1, seed=1)["text"] == {
+        "format": {"type": "text"}
+    }
 
 
-def test_an_answer_that_breaks_what_was_not_enforced_is_an_error(api: Live) -> None:
+def test_an_answer_that_breaks_what_was_not_enforced_is_an_error(roomy: Live) -> None:
     schema = {"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True, "minItems": 3, "maxItems": 3}
     loose = {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": False}}
-    error = api.refused(PATH, input="Hi", text=loose)
+    error = roomy.refused(PATH, input="Hi", text=loose)
     assert error["code"] == "output_invalid"
     assert "uniqueItems" in error["message"]
-    found = events(api, input="Hi", text=loose)
+    found = events(roomy, input="Hi", text=loose)
     assert found[-1]["type"] == "error"
     assert {n: found[-1][n] for n in ("code", "message", "param")} == {
         n: error[n] for n in ("code", "message", "param")
@@ -352,30 +336,30 @@ def test_calls_are_those_of_a_chat(says: Say) -> None:
     assert call["id"] == item["call_id"]
 
 
-def test_a_demanded_call(api: Live) -> None:
+def test_a_demanded_call(roomy: Live) -> None:
     body = {
         "input": "Hi",
         "tools": TOOLS,
         "tool_choice": {"type": "function", "name": "now"},
         "parallel_tool_calls": False,
     }
-    answer = api.ok(PATH, **body, max_output_tokens=60)
+    answer = roomy.ok(PATH, **body, max_output_tokens=60)
     assert [(i["type"], i["name"], i["arguments"]) for i in answer["output"]] == [("function_call", "now", "{}")]
-    assert steady(events(api, **body, max_output_tokens=60)[-1]["response"]) == steady(answer)
+    assert steady(events(roomy, **body, max_output_tokens=60)[-1]["response"]) == steady(answer)
 
 
-def test_the_same_among_others(api: Live) -> None:
+def test_the_same_among_others(roomy: Live) -> None:
     bodies = [{"input": f"q{i}", "max_output_tokens": 12, "temperature": 1, "seed": i} for i in range(4)]
     bodies += [{"input": "q", "text": FORMAT, "temperature": 1, "seed": i} for i in range(4)]
-    alone = [steady(api.ok(PATH, **body)) for body in bodies]
+    alone = [steady(roomy.ok(PATH, **body)) for body in bodies]
     with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda i: steady(api.ok(PATH, **bodies[i % 8])), range(48)))
+        together = list(pool.map(lambda i: steady(roomy.ok(PATH, **bodies[i % 8])), range(48)))
     assert together == [alone[i % 8] for i in range(48)]
-    assert max(api.engine.stats.batch_sizes) > 4, "not exercised"
+    assert max(roomy.engine.stats.batch_sizes) > 4, "not exercised"
 
 
-def test_an_error_on_the_way_is_an_event(stage: tuple[Live, Scripted], folder: str) -> None:
-    with LLM(folder) as llm:
+def test_an_error_on_the_way_is_an_event(stage: tuple[Live, Scripted], roomy_folder: str) -> None:
+    with LLM(roomy_folder) as llm:
         decoder = make_scripted(llm)
         with live({NAME: llm}) as server:
             decoder.fault = RuntimeError("planted")
@@ -387,7 +371,7 @@ def test_an_error_on_the_way_is_an_event(stage: tuple[Live, Scripted], folder: s
 # ---- the openai package ----------------------------------------------------------------------------------------------
 
 
-def test_the_openai_package(says: Say, api: Live) -> None:
+def test_the_openai_package(says: Say, roomy: Live) -> None:
     openai = pytest.importorskip("openai", reason="install the extra 'clients'")
     pydantic = pytest.importorskip("pydantic")
     server = says(f"Look.\n{CALL}", TOOLS)
@@ -413,7 +397,7 @@ def test_the_openai_package(says: Say, api: Live) -> None:
         city: str = pydantic.Field(max_length=8)
         days: int = pydantic.Field(ge=1, le=9)
 
-    with openai.OpenAI(base_url=f"{api.url}/v1", api_key="none", max_retries=0) as client:
+    with openai.OpenAI(base_url=f"{roomy.url}/v1", api_key="none", max_retries=0) as client:
         parsed = client.responses.parse(
             model=NAME, input="Hi", text_format=Found, temperature=1, extra_body={"seed": 2}
         )

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import NAME, Live, Scripted, joined, live, make_scripted, steady, write_model
+from live import NAME, Live, Scripted, joined, live, steady
 
 from samebits import LLM
+from small_model import write_model
 
 PATH = "/v1/chat/completions"
 HI = {"role": "user", "content": "Hi"}
@@ -32,26 +33,6 @@ ARGUMENTS = '{"city": "Zürich",  "days": 3}'
 CALL = f'<tool_call>\n{{"name": "weather", "arguments": {ARGUMENTS}}}\n</tool_call>'
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model with room for tools."""
-    return write_model(tmp_path_factory.mktemp("roomy"), context=4096)
-
-
-@pytest.fixture(scope="module")
-def api(folder: str) -> Iterator[Live]:
-    with LLM(folder) as llm, live({NAME: llm}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def stage(folder: str) -> Iterator[tuple[Live, Scripted]]:
-    with LLM(folder) as llm:
-        decoder = make_scripted(llm)
-        with live({NAME: llm}) as server:
-            yield server, decoder
-
-
 @pytest.fixture
 def says(stage: tuple[Live, Scripted]) -> Say:
     """Makes the model answer "Hi", with tools or without."""
@@ -68,48 +49,48 @@ def says(stage: tuple[Live, Scripted]) -> Say:
 # ---- the prompt ------------------------------------------------------------------------------------------------------
 
 
-def prompt_text(api: Live, **body: Any) -> str:
-    ids = api.chat(max_tokens=1, return_token_ids=True, **body)["prompt_token_ids"]
-    text: str = api.ok("/detokenize", tokens=ids)["prompt"]
+def prompt_text(roomy: Live, **body: Any) -> str:
+    ids = roomy.chat(max_tokens=1, return_token_ids=True, **body)["prompt_token_ids"]
+    text: str = roomy.ok("/detokenize", tokens=ids)["prompt"]
     return text
 
 
-def test_the_order_of_tools_and_keys_reaches_the_prompt(api: Live) -> None:
+def test_the_order_of_tools_and_keys_reaches_the_prompt(roomy: Live) -> None:
     names = ["zulu_note", "alpha_note", "mike_note"]
     tools = [tool(name, zulu_note={}, alpha_note={}, mike_note={}) for name in names]
     sent = [{"function": t["function"], "type": "function"} for t in tools]
-    text = prompt_text(api, tools=sent)
+    text = prompt_text(roomy, tools=sent)
     places = [text.index(json.dumps(t)) for t in sent]
     assert places == sorted(places)
     others = [
-        prompt_text(api, tools=sent[::-1]),
-        prompt_text(api, tools=tools),
-        prompt_text(api, tools=[tool(name, alpha_note={}, zulu_note={}, mike_note={}) for name in names]),
+        prompt_text(roomy, tools=sent[::-1]),
+        prompt_text(roomy, tools=tools),
+        prompt_text(roomy, tools=[tool(name, alpha_note={}, zulu_note={}, mike_note={}) for name in names]),
     ]
     assert len({text, *others}) == 4, "control: another order is another prompt"
 
 
-def test_tools_that_may_not_be_called_are_not_in_the_prompt(api: Live) -> None:
-    plain = prompt_text(api)
-    assert prompt_text(api, tools=TOOLS, tool_choice="none") == plain
-    assert "weather" in prompt_text(api, tools=TOOLS)
-    assert prompt_text(api, tools=TOOLS, tool_choice="required") == prompt_text(api, tools=TOOLS) + "<tool_call>"
+def test_tools_that_may_not_be_called_are_not_in_the_prompt(roomy: Live) -> None:
+    plain = prompt_text(roomy)
+    assert prompt_text(roomy, tools=TOOLS, tool_choice="none") == plain
+    assert "weather" in prompt_text(roomy, tools=TOOLS)
+    assert prompt_text(roomy, tools=TOOLS, tool_choice="required") == prompt_text(roomy, tools=TOOLS) + "<tool_call>"
 
 
-def test_tokenize_takes_tools_as_chat_does(api: Live) -> None:
-    chat = api.chat(tools=TOOLS, max_tokens=1, return_token_ids=True)["prompt_token_ids"]
-    assert api.ok("/tokenize", messages=[HI], tools=TOOLS)["tokens"] == chat
-    assert api.refused("/tokenize", prompt="Hi", tools=TOOLS)["param"] == "tools"
+def test_tokenize_takes_tools_as_chat_does(roomy: Live) -> None:
+    chat = roomy.chat(tools=TOOLS, max_tokens=1, return_token_ids=True)["prompt_token_ids"]
+    assert roomy.ok("/tokenize", messages=[HI], tools=TOOLS)["tokens"] == chat
+    assert roomy.refused("/tokenize", prompt="Hi", tools=TOOLS)["param"] == "tools"
 
 
-def test_calls_and_results_are_rendered(api: Live) -> None:
+def test_calls_and_results_are_rendered(roomy: Live) -> None:
     call = {"id": "a", "type": "function", "function": {"name": "now", "arguments": '{"zone": "UTC"}'}}
     messages = [
         HI,
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "12:00"}]},
     ]
-    text = prompt_text(api, messages=messages)
+    text = prompt_text(roomy, messages=messages)
     assert '<tool_call>\n{"name": "now", "arguments": {"zone": "UTC"}}\n</tool_call>' in text
     assert "<tool_response>\n12:00\n</tool_response>" in text
 
@@ -157,25 +138,25 @@ def with_arguments(text: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_what_is_wrong_is_named(api: Live, body: dict[str, Any], param: str) -> None:
-    assert api.refused(PATH, **({"messages": [HI]} | body))["param"] == param
+def test_what_is_wrong_is_named(roomy: Live, body: dict[str, Any], param: str) -> None:
+    assert roomy.refused(PATH, **({"messages": [HI]} | body))["param"] == param
 
 
-def test_a_schema_that_cannot_be_enforced_is_refused_where_a_call_is_demanded(api: Live) -> None:
+def test_a_schema_that_cannot_be_enforced_is_refused_where_a_call_is_demanded(roomy: Live) -> None:
     endless = tool("f", a={"$ref": "#/properties/a"})
-    error = api.refused(PATH, messages=[HI], tools=[endless], tool_choice="required")
+    error = roomy.refused(PATH, messages=[HI], tools=[endless], tool_choice="required")
     assert error["param"] == "tools"
     assert "no base case" in error["message"]
 
 
-def test_a_keyword_that_cannot_be_enforced_is_refused_or_left_to_the_validation(api: Live) -> None:
+def test_a_keyword_that_cannot_be_enforced_is_refused_or_left_to_the_validation(roomy: Live) -> None:
     loose = tool("f", a={"type": "array", "items": {"enum": [1, 2]}, "uniqueItems": True, "maxItems": 4})
     body = {"messages": [HI], "tool_choice": "required", "max_tokens": 60}
-    error = api.refused(PATH, **body, tools=[loose])
+    error = roomy.refused(PATH, **body, tools=[loose])
     assert error["param"] == "tools"
     assert "uniqueItems at #/properties/a" in error["message"]
     loose["function"]["strict"] = False
-    choices = api.ok(PATH, **body, tools=[loose], n=12, temperature=2, seed=1)["choices"]
+    choices = roomy.ok(PATH, **body, tools=[loose], n=12, temperature=2, seed=1)["choices"]
     calls = [c["message"]["tool_calls"] for c in choices if "tool_calls" in c["message"]]
     for [call] in calls:
         values = json.loads(call["function"]["arguments"])["a"]
@@ -276,11 +257,11 @@ def test_without_tools_nothing_is_read(says: Say) -> None:
     ],
 )
 def test_a_demanded_call_is_made_by_a_model_that_knows_nothing(
-    api: Live, choice: Any, parallel: Any, names: set[str]
+    roomy: Live, choice: Any, parallel: Any, names: set[str]
 ) -> None:
     """The model is random, so that only the demand can make it call."""
     body = {"tools": TOOLS, "tool_choice": choice, "parallel_tool_calls": parallel, "max_tokens": 200}
-    whole = api.chat(**body, n=4, temperature=1, seed=3)
+    whole = roomy.chat(**body, n=4, temperature=1, seed=3)
     for answer in whole["choices"]:
         if answer["finish_reason"] == "length":
             assert parallel is None, "one call fits into the limit"
@@ -290,20 +271,20 @@ def test_a_demanded_call_is_made_by_a_model_that_knows_nothing(
         for call in answer["message"]["tool_calls"]:
             assert call["function"]["name"] in names
             json.loads(call["function"]["arguments"])
-    chunks = api.stream(PATH, messages=[HI], **body, n=4, temperature=1, seed=3)
+    chunks = roomy.stream(PATH, messages=[HI], **body, n=4, temperature=1, seed=3)
     assert without_places(joined(chunks))["choices"] == whole["choices"]
-    control = api.chat(tools=TOOLS, max_tokens=200, n=4, temperature=1, seed=3)
+    control = roomy.chat(tools=TOOLS, max_tokens=200, n=4, temperature=1, seed=3)
     assert all("tool_calls" not in c["message"] for c in control["choices"]), "control: it does not call by itself"
 
 
-def test_demanded_calls_are_the_same_among_others(api: Live) -> None:
+def test_demanded_calls_are_the_same_among_others(roomy: Live) -> None:
     body = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 120}
-    alone = [api.chat(f"q{i % 4}", **body, temperature=1, seed=i % 4)["choices"] for i in range(4)]
+    alone = [roomy.chat(f"q{i % 4}", **body, temperature=1, seed=i % 4)["choices"] for i in range(4)]
 
     def ask(i: int) -> Any:
         if i % 3 == 0:
-            return api.chat("other", max_tokens=30, temperature=1)
-        return api.chat(f"q{i % 4}", **body, temperature=1, seed=i % 4)["choices"]
+            return roomy.chat("other", max_tokens=30, temperature=1)
+        return roomy.chat(f"q{i % 4}", **body, temperature=1, seed=i % 4)["choices"]
 
     with ThreadPoolExecutor(12) as pool:
         answers = list(pool.map(ask, range(24)))

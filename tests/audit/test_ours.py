@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
-from live import NAME, live, write_model
+from live import NAME, live
 
 from samebits import LLM
 from samebits.audit.carry_out import Measured, carry_out
@@ -21,6 +21,7 @@ from samebits.audit.plan import Experiment, Plan
 from samebits.audit.prompts import Prompt
 from samebits.audit.result import evaluate, verdict
 from samebits.audit.targets import HttpSpec, ModelSpec, TargetSpec
+from small_model import write_model
 
 # The small model has a token a byte and a context of 512; the first prompt is cut into chunks of 64.
 PROMPTS = tuple(

@@ -10,10 +10,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
-from live import write_model
-
 from samebits.audit.targets import transformers as module
 from samebits.cli import main
+from small_model import write_model
 
 
 def tradeoff(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

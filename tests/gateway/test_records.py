@@ -10,12 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from live import NAME, sse_data, write_model
+from live import NAME, sse_data
 from stub import Asked, Stub, chat
 
 from samebits import LLM
 from samebits.errors import LedgerError
 from samebits.ledger import Ledger, Record
+from small_model import write_model
 
 CHAT = "/v1/chat/completions"
 RETRYING = {"valid": {"regex": "[a-z]+", "retries": 2}}

@@ -2,78 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
-import tokenizers
-from safetensors.numpy import save_file
 
 from samebits import LLM, SamplingParams
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
-from samebits.models.tokenizer import byte_alphabet
 from samebits.numerics import assert_bitwise_equal
+from small_model import write_model
 
-HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 64, 160, 3, 4, 2, 16
 NEW_TOKENS = 12
-
-
-def write_small_model(folder: Path) -> None:
-    """A random Llama in Hugging Face's layout: bytes are its tokens."""
-    rng = np.random.default_rng(4)
-    vocabulary = {character: i for i, character in enumerate(byte_alphabet())}
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens": (len(vocabulary), HIDDEN), "model.norm": (HIDDEN,)}
-    for i in range(LAYERS):
-        layer = f"model.layers.{i}"
-        shapes |= {
-            f"{layer}.input_layernorm": (HIDDEN,),
-            f"{layer}.self_attn.q_proj": (HEADS * HEAD_DIM, HIDDEN),
-            f"{layer}.self_attn.k_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
-            f"{layer}.self_attn.v_proj": (KV_HEADS * HEAD_DIM, HIDDEN),
-            f"{layer}.self_attn.o_proj": (HIDDEN, HEADS * HEAD_DIM),
-            f"{layer}.post_attention_layernorm": (HIDDEN,),
-            f"{layer}.mlp.gate_proj": (INNER, HIDDEN),
-            f"{layer}.mlp.up_proj": (INNER, HIDDEN),
-            f"{layer}.mlp.down_proj": (HIDDEN, INNER),
-        }
-    scale = {2: 0.2, 1: 1.0}
-    save_file(
-        {f"{n}.weight": (rng.standard_normal(s) * scale[len(s)]).astype(np.float32) for n, s in shapes.items()},
-        folder / "model.safetensors",
-    )
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": len(vocabulary),
-        "hidden_size": HIDDEN,
-        "intermediate_size": INNER,
-        "num_hidden_layers": LAYERS,
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": KV_HEADS,
-        "head_dim": HEAD_DIM,
-        "max_position_embeddings": 2048,
-        "rms_norm_eps": 1e-5,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": True,
-        "hidden_act": "silu",
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
-    backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = tokenizers.decoders.ByteLevel()
-    backend.save(str(folder / "tokenizer.json"))
 
 
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     """For tests that load a model many times or take a slow path."""
-    folder = tmp_path_factory.mktemp("small")
-    write_small_model(folder)
-    return str(folder)
+    return write_model(tmp_path_factory.mktemp("small"), layers=3, inner=160, context=2048)
 
 
 @pytest.fixture(scope="session")

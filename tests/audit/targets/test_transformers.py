@@ -13,12 +13,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "api"))
 
-from live import write_model
-
 from samebits.audit.targets import Ask, Reply, TransformersSpec, open_target
 from samebits.audit.targets import transformers as module
 from samebits.errors import InputError, ModelError
 from samebits.models.load import find_smollm2
+from small_model import write_model
 
 MISSING = [name for name in module.PACKAGES if importlib.util.find_spec(name) is None]
 needs_torch = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (extra 'torch')")

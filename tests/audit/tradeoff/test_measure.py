@@ -10,8 +10,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "api"))
 
-from live import write_model
-
 from samebits.audit.observation import Evidence, Observation, Timing, as_condition
 from samebits.audit.prompts import Prompt
 from samebits.audit.targets import ModelSpec, TransformersSpec
@@ -19,6 +17,7 @@ from samebits.audit.targets import transformers as module
 from samebits.audit.tradeoff import Approach, Row, Size, Speed, Tradeoff, approaches, compare
 from samebits.audit.tradeoff.measure import best_speed
 from samebits.errors import InputError, MeasurementError
+from small_model import write_model
 
 PROMPTS = tuple(Prompt(id=f"p{i}", messages=({"role": "user", "content": t},)) for i, t in enumerate(("Hi", "Why?")))
 SMALL = Size(streams=2, runs=2, rounds=2, max_tokens=6)
