@@ -65,7 +65,7 @@ def test_answers_that_could_not_be_read_do_not_agree() -> None:
     assert [a.total for a in summary.prompts] == [False, True]
     assert summary.prompts[0].unique == 3
     assert summary.prompts[0].equal_pairs == 0
-    assert summary.verdict == "different"
+    assert summary.verdict == "unreadable"
     assert summary.total_agreement.value == 0.5
     one_missing = agreement(answers("p", "A", "A", None), "answer")
     assert (one_missing.unique, one_missing.modal, one_missing.equal_pairs) == (2, 2, 1)
@@ -120,9 +120,28 @@ def test_five_runs_never_look_safe() -> None:
 def test_what_could_not_be_read_is_said_where_texts_are_equal() -> None:
     found = measure([*answers("p", None, None, None), *answers("q", "A", "A", "A")])
     assert found.view("text").verdict == "equal"
-    assert found.view("answer").verdict == "different"
-    assert "Nothing could be read out of 3 of these" in in_words(found.view("answer"))
+    assert found.view("answer").verdict == "unreadable"
+    assert "Nothing could be read out of 3 of 6 answers" in in_words(found.view("answer"))
     assert "could be read" not in in_words(measure(answers("q", "A", "B")).view("answer"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "verdict"),
+    [
+        (("A", "A"), "equal"),
+        (("A", "B"), "different"),
+        (("A", None), "different"),  # what reads the answer meets two things
+        ((None, None), "unreadable"),
+        ((None,), "unreadable"),
+        (("A",), "too few runs"),
+    ],
+)
+def test_what_could_not_be_read_is_neither_equal_nor_different(labels: tuple[str | None, ...], verdict: str) -> None:
+    found = summarise(answers("p", *labels), "answer", seed=0)
+    assert found.verdict == verdict
+    assert ("Nothing could be read" in in_words(found)) == (None in labels)
+    beside = summarise([*answers("p", *labels), *answers("q", "C", "D")], "answer", seed=0)
+    assert beside.verdict == "different", "a difference that was seen is said first"
 
 
 def test_a_view_that_is_not_offered_says_so() -> None:

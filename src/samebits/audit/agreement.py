@@ -24,7 +24,7 @@ from samebits.audit.views import FAILED, SAME_WORDS, VIEWS, WITHOUT, Meaning, Vi
 # Views that are read out of the answer: an answer from which nothing could be read agrees with no other.
 READ_OUT: Final[frozenset[View]] = frozenset({"parsed", "answer"})
 
-Verdict = Literal["equal", "different", "too few runs", "not offered"]
+Verdict = Literal["equal", "different", "unreadable", "too few runs", "not offered"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Agreement:
             compared, and each differs from all others; otherwise they are left out.
         compared: answered runs that are compared.
         unique: different answers among these.
+        outcomes: different values among them; that nothing could be read is one more, however often.
         modal: runs with the most common answer.
         equal_pairs: pairs of compared runs that are equal.
     """
@@ -47,6 +48,7 @@ class Agreement:
     without: int
     compared: int
     unique: int
+    outcomes: int
     modal: int
     equal_pairs: int
 
@@ -85,8 +87,9 @@ class ViewSummary:
 
     Attributes:
         view: which.
-        verdict: ``different`` when two runs of a prompt differ; ``equal`` when none do and some prompt has two; a
-            failed run is no difference, see `failed`.
+        verdict: ``different`` when two runs of a prompt have different outcomes; ``unreadable`` when none do, but nothing
+            could be read out of any run of some prompt; ``equal`` when none do and some prompt has two; a failed run
+            is no difference, see `failed`.
         prompts: one for each prompt to which the view applies, in order of ids.
         runs_least, runs_most: runs of a prompt; N of TAR@N is the least.
         compared, failed, without, departures: sums over prompts.
@@ -131,6 +134,7 @@ def agreement(observations: Sequence[Observation], view: View, meaning: Meaning 
         without=without,
         compared=compared,
         unique=len(counts) + alone,
+        outcomes=len(counts) + min(alone, 1),
         modal=max(int(counts.max(initial=0)), min(alone, 1)),
         equal_pairs=sum(math.comb(int(n), 2) for n in counts),
     )
@@ -151,11 +155,11 @@ def summarise(
     """
     everything = by_prompt(observations)
     prompts = tuple(agreement(runs, view, meaning) for runs in everything.values() if _applies(runs, view))
-    offered = any(p.compared > p.without if view in READ_OUT else p.compared > 0 for p in prompts)
+    offered = any(p.compared > 0 for p in prompts)
     prompts = prompts if offered else ()
     sizes = [p.compared + p.failed for p in prompts]
     departures, compared = sum(p.departures for p in prompts), sum(p.compared for p in prompts)
-    verdict = _verdict(offered, prompts)
+    verdict = _verdict(view, prompts)
     repeated = [p.compared for p in prompts if p.compared > 1]
     estimate = _Means(prompts, seed, confidence)
     agreeing = sum(p.total for p in prompts)
@@ -232,11 +236,13 @@ def _applies(runs: Sequence[Observation], view: View) -> bool:
     return True
 
 
-def _verdict(offered: bool, prompts: Sequence[Agreement]) -> Verdict:
-    if not offered:
+def _verdict(view: View, prompts: Sequence[Agreement]) -> Verdict:
+    if not prompts:
         return "not offered"
-    if any(p.unique > 1 for p in prompts):
+    if any(p.outcomes > 1 for p in prompts):
         return "different"
+    if view in READ_OUT and any(p.without for p in prompts):
+        return "unreadable"
     return "equal" if any(p.compared > 1 for p in prompts) else "too few runs"
 
 

@@ -37,7 +37,8 @@ async def carry_out(
     *,
     timeout: float,
     resend: bool,
-    advance: Callable[[str, int], None],
+    advance: Callable[[str, int], None] = lambda name, count: None,
+    opened: Callable[[str, Mapping[str, str]], None] = lambda name, notes: None,
 ) -> list[Measured]:
     """Carries out the plan against each target, one after the other.
 
@@ -46,6 +47,7 @@ async def carry_out(
         timeout: seconds after which an answer of a server is given up.
         resend: see ``Runner``.
         advance: called with the name of a target and the number of its requests that have got an outcome.
+        opened: called with the name of a target and its notes before the first request of the plan leaves.
 
     Raises:
         InputError: a target cannot be used as it was named.
@@ -60,6 +62,7 @@ async def carry_out(
             known = await target.open(plan.probes(), earlier)
             if earlier is None:
                 journal.opened(spec.name, known)
+            opened(spec.name, target.notes)
             runner = Runner(
                 plan,
                 spec.name,

@@ -56,14 +56,23 @@ class Past:
     done: set[Key] = field(default_factory=set)
     torn: int = 0
 
+    @property
+    def begun(self) -> bool:
+        """Whether it holds more than a head: a target was opened, or asked."""
+        return bool(self.known or self.sent or self.done)
+
 
 class Journal:
-    """An open journal. One process has it at a time.
+    """An open journal. One process has it at a time. One in which nothing was noted yet may be taken for another plan.
 
     Args:
         path: created when it does not exist.
         digest: of plan and targets; a file with another one is refused.
         head: written into a new file beside the digest.
+
+    Attributes:
+        past: what was there.
+        begun: whether anything but the head was noted, now or then.
 
     Raises:
         InputError: the file belongs to another plan or process, cannot be written, or a line is damaged.
@@ -82,10 +91,14 @@ class Journal:
                 raise InputError("is no file", field="journal", remedy="Name a file.")
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self.past = _read_past(self._file)
+            same = self.past.head is not None and self.past.head.get("digest") == digest
+            if self.past.head is not None and not same and not self.past.begun:
+                os.ftruncate(self._file, 0)
+                self.past = Past()
             if self.past.head is None:
                 self._write({"journal": FORMAT, "digest": digest, "created": time.time(), **head})
                 os.fsync(self._file)
-            elif self.past.head.get("digest") != digest:
+            elif not same:
                 raise InputError("belongs to another plan or other targets", field="journal", remedy=REMEDY)
         except BlockingIOError as error:
             os.close(self._file)
@@ -93,11 +106,13 @@ class Journal:
         except BaseException:
             os.close(self._file)
             raise
+        self.begun = self.past.begun
         self._unsynced = 0
         self._synced = time.monotonic()
         self._sync: asyncio.Future[None] | None = None
 
     def _write(self, line: Mapping[str, Any] | str) -> None:
+        self.begun = True
         text = line if isinstance(line, str) else json.dumps(line, separators=(",", ":")) + "\n"
         data = text.encode("ascii")
         if self._failed:  # what follows a line that was cut short would make it a damaged one

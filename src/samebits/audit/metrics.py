@@ -157,9 +157,11 @@ def in_words(summary: ViewSummary) -> str:
             f"{name}: no difference in {runs} runs of {prompts} prompts; with {confidence:.0%} confidence at most "
             f"{summary.excluded:.2%} of runs depart.{failed}"
         )
-    differing = sum(p.unique > 1 for p in summary.prompts)
-    departed = f"{summary.departures} of {runs} runs depart"
     unread = ""
     if summary.view in READ_OUT and summary.without:
-        unread = f" Nothing could be read out of {summary.without} of these, and such a run agrees with no other."
+        unread = f" Nothing could be read out of {summary.without} of {runs} answers, and such a run agrees with no other."
+    if summary.verdict == "unreadable":
+        return f"{name}: unreadable in part, so not measured in full; no two that could be read differ.{unread}{failed}"
+    differing = sum(p.outcomes > 1 for p in summary.prompts)
+    departed = f"{summary.departures} of {runs} runs depart"
     return f"{name}: {differing} of {prompts} prompts have differing runs; {departed}.{unread}{failed}"

@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from samebits.audit.carry_out import Measured
+    from samebits.audit.journal import Journal
     from samebits.audit.plan import Plan
     from samebits.audit.result import Result
     from samebits.audit.targets import TargetSpec
@@ -188,7 +189,14 @@ def _run(
                 shown.start_task(tasks[name])
             shown.advance(tasks[name], count)
 
-        work = carry_out(plan, specs, journal, timeout=timeout, resend=resend, advance=advance)
+        def opened(name: str, notes: Mapping[str, str]) -> None:
+            # Before the runs: whoever needs what the target does not take stops here, and has paid for a question.
+            for part, note in notes.items():
+                _say(console, f"{name}: {part}: {note}")
+
+        work = carry_out(
+            plan, specs, journal, timeout=timeout, resend=resend, advance=advance, opened=opened
+        )
         try:
             with (
                 shown if console.is_terminal else nullcontext(),
@@ -196,11 +204,22 @@ def _run(
             ):
                 measured = runner.run(work)
         except BaseException:
-            _say(console, f"Interrupted. The same command with --journal {path} goes on.")
+            _say_how_to_go_on(console, journal)
             raise
     results = [evaluate([o for o in read_journal(path) if o.target == spec.name], plan.prompts) for spec in specs]
     _say(console, f"All answers are in {path}.")
     return measured, results
+
+
+def _say_how_to_go_on(console: Console, journal: Journal) -> None:
+    if not journal.begun:  # no question was answered: what is wrong comes before a file of it
+        journal.path.unlink(missing_ok=True)
+        return
+    _say(
+        console,
+        f"Stopped. All answers so far are in {journal.path}: the same command with --journal {shlex.quote(str(journal.path))} goes on, and "
+        "sends nothing again that has an outcome. What was in flight counts as lost, unless --resend is given.",
+    )
 
 
 def _passes(console: Console, results: Sequence[Result], fail_under: float) -> bool:
@@ -271,7 +290,7 @@ def _show(console: Console, measured: Measured, result: Result) -> None:
     for line in verdict(result):
         _say(console, line)
     for name, note in measured.notes.items():
-        _say(console, f"{name}: {note}")
+        _say(console, f"{metrics.target}: {name}: {note}")
     for error, count in metrics.errors:
         detail = measured.progress.details.get(error)
         _say(console, f"{count} runs failed: {error}" + (f" ({detail})" if detail else ""))

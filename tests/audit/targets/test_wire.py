@@ -21,7 +21,6 @@ from samebits.audit.targets.wire import (
     error_of,
     failure_name,
     read_json,
-    refused_extra,
     reply_of,
     wanted_extras,
 )
@@ -89,24 +88,6 @@ def test_property_order_of_a_schema_is_kept() -> None:
 def test_only_needed_extras_are_wanted() -> None:
     assert wanted_extras((FULL,)) == set(EXTRAS)
     assert wanted_extras((Ask(messages=MESSAGES, max_tokens=1),)) == {"return_token_ids"}
-
-
-@pytest.mark.parametrize(
-    ("error", "found"),
-    [
-        ({"param": "top_logprobs", "message": "no"}, "top_logprobs"),
-        ({"param": None, "message": "logprobs is not supported"}, "logprobs"),
-        ({"param": None, "message": "Unrecognized request argument: return_token_ids"}, "return_token_ids"),
-        ({"param": "seed", "message": "?"}, "seed"),
-        ({"message": "bad request"}, "return_token_ids"),  # names none: the least common one goes first
-    ],
-)
-def test_a_refusal_is_understood(error: dict[str, Any], found: str) -> None:
-    assert refused_extra(error, frozenset(EXTRAS)) == found
-
-
-def test_a_refusal_with_no_extras_left_is_about_none() -> None:
-    assert refused_extra({"message": "seed"}, frozenset()) is None
 
 
 def test_a_response_is_read() -> None:

@@ -13,8 +13,8 @@ SUITE = "samebits audit"
 
 
 def to_junit(document: Document) -> str:
-    """The report. A view that differs fails; one that is not offered, or had too few runs, is skipped; so is a factor
-    that was not exercised.
+    """The report. A view that differs fails; one that is not offered, unreadable, or had too few runs, is skipped; so is
+    a factor that was not exercised.
     """
     root = ET.Element("testsuites", name=SUITE)
     for target in document.targets:
@@ -52,8 +52,10 @@ def _view(suite: ET.Element, target: TargetDocument, view: ViewSummary) -> None:
     case = _case(suite, target, f"equal in {view.view}")
     if view.verdict in ("not offered", "too few runs"):
         _skip(case, view.verdict)
+    elif view.verdict == "unreadable":
+        _skip(case, f"unreadable: nothing could be read out of {view.without} of {view.compared} answers")
     elif view.verdict == "different":
-        differing = sum(p.unique > 1 for p in view.prompts)
+        differing = sum(p.outcomes > 1 for p in view.prompts)
         message = (
             f"{differing} of {len(view.prompts)} prompts differ; {view.departures} of {view.compared} runs depart; "
             f"exact-repeat rate {share(view.repeat.value)}"

@@ -17,6 +17,15 @@ import aiohttp
 
 from samebits.audit.targets.keys import ApiKey, read_key
 from samebits.audit.targets.proxy import proxy_for
+from samebits.audit.targets.refusal import (
+    NEWER_LIMIT,
+    OTHERWISE,
+    REMEDIES,
+    is_about_request,
+    refused_extra,
+    refused_part,
+    wants_newer_limit,
+)
 from samebits.audit.targets.retry import NEVER_ANSWERED, PASSING, RetryPolicy, asked_wait, backoff
 from samebits.audit.targets.spec import HttpSpec
 from samebits.audit.targets.target import Ask, Flight, Reply
@@ -29,7 +38,6 @@ from samebits.audit.targets.wire import (
     error_of,
     failure_name,
     read_json,
-    refused_extra,
     reply_of,
     wanted_extras,
 )
@@ -132,12 +140,11 @@ class HttpTarget:
                 if reply.error is not None:
                     raise MeasurementError(f"the target does not answer a first question: {reply.error}")
                 return
-            status, said = error["status"], f"{error.get('param')} {error.get('message')}"
-            refused = status in (400, 404, 422)
-            extra = refused_extra(error, self._needed(probe))
-            if refused and self._limit_name == "max_tokens" and "max_completion_tokens" in said:
-                self._limit_name = "max_completion_tokens"
-            elif refused and status != 404 and extra is not None:
+            status = error["status"]
+            extra = refused_extra(status, error, self._needed(probe), self._model)
+            if self._limit_name != NEWER_LIMIT and wants_newer_limit(status, error):
+                self._limit_name = NEWER_LIMIT
+            elif extra is not None:
                 self._extras -= {extra} | ({"top_logprobs"} if extra == "logprobs" else set())
                 self.notes[extra] = f"not accepted by the target: {self._said(error)}"
             else:
@@ -147,15 +154,15 @@ class HttpTarget:
         return self._extras & wanted_extras((ask,))
 
     def _unusable(self, status: int, error: Mapping[str, Any], what: str) -> InputError | MeasurementError:
-        said = self._said(error)
-        if status in (401, 403):
+        said, part = self._said(error), refused_part(error, self._model)
+        if status == 401 or (status == 403 and part is None):
             remedy = "Name a valid key by --key-env or --key-file."
             return InputError(f"the target refuses the key: {said}", field="key", remedy=remedy)
-        if status in (400, 404, 422) or 300 <= status < 400:
+        if is_about_request(status, error, self._model):
             return InputError(
                 f"the target refuses {what} (HTTP {status}): {said}",
                 field="target",
-                remedy="Check address and --model, or leave out the parameter that it names.",
+                remedy=REMEDIES.get(part or "", OTHERWISE),
             )
         answer = f"HTTP {status}" if status else "no answer"
         return MeasurementError(f"{self._spec.name} cannot be asked ({answer}) at {what}: {said}")

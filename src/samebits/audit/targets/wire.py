@@ -19,6 +19,7 @@ VOLATILE: Final = frozenset({"id", "created", "request_id", "timings", "metrics"
 VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens", "prefill_chunks"})
 # Bytes of a page that is no error object: more than is shown, as a key in it must be found before it is cut.
 MOST_OF_PAGE: Final = 10_000
+WITHOUT_LOGPROBS: Final = "--top-logprobs -1 asks for none"
 
 
 class MalformedError(Exception):
@@ -80,15 +81,6 @@ def wanted_extras(asks: tuple[Ask, ...]) -> frozenset[str]:
         if ask.top_logprobs is not None:
             wanted |= {"logprobs", "top_logprobs"} if ask.top_logprobs else {"logprobs"}
     return frozenset(wanted)
-
-
-def refused_extra(error: Mapping[str, Any], extras: frozenset[str]) -> str | None:
-    """Which extra a refusal is about: the one that it names, else the least common one; None where none is left."""
-    said = f"{error.get('param')} {error.get('message')}".lower()
-    ordered = [name for name in EXTRAS if name in extras]
-    # Longer names first: top_logprobs contains logprobs.
-    named = [name for name in sorted(ordered, key=len, reverse=True) if name in said]
-    return next(iter(named or ordered), None)
 
 
 def error_of(status: int, data: bytes) -> dict[str, Any]:
@@ -170,12 +162,12 @@ def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
         tokens, logprobs = _column(entries)
         best = tuple(tuple(zip(*_column(entry.get("top_logprobs") or ()), strict=True)) for entry in entries)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise MalformedError("the log-probabilities are not in OpenAI's format") from error
+        raise MalformedError(f"the log-probabilities are not in OpenAI's format; {WITHOUT_LOGPROBS}") from error
     if not isinstance(ids, list):  # llama.cpp puts the id beside each log-probability
         ids = [entry.get("id") for entry in entries]
         ids = ids if all(type(i) is int for i in ids) else None
     if ids is not None and len(ids) != len(logprobs):
-        raise MalformedError(f"{len(ids)} token ids, but {len(logprobs)} log-probabilities")
+        raise MalformedError(f"{len(ids)} token ids, but {len(logprobs)} log-probabilities; {WITHOUT_LOGPROBS}")
     return (None if ids is None else tuple(ids)), tokens, logprobs, best if any(best) else None
 
 
