@@ -81,7 +81,7 @@ def blame(rate: float, seeds: range) -> tuple[int, int]:
         runs = list(simulate(StubModel(Fault(rate=rate), seed), Design(prompts=60, runs=2, levels=THREE)))
         found = attribute(runs, "text", seed=seed, permutations=499)
         silent += found.causes == ()
-        interval = summarise(runs, "text", seed=seed, confidence=0.99).repeat.interval
+        interval = summarise(runs, "text", confidence=0.99).repeat.interval
         assert interval is not None
         right += interval.low <= 1 - 2 * rate * (1 - rate) <= interval.high
         assert (found.within_differing > 0) == (rate > 0)

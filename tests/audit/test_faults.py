@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
+from audits import audited, prompts_of
 from fault_server import fault_server
 from stub_server import Answer, stub
 
-from samebits.audit.carry_out import carry_out
-from samebits.audit.journal import Journal, read_journal
-from samebits.audit.plan import Experiment, Plan
-from samebits.audit.prompts import Prompt
 from samebits.audit.result import Result, evaluate, verdict
 from samebits.audit.stub import Fault
-from samebits.audit.targets import HttpSpec
 
 
-def audited(path: Path, fault: Fault, *, seed: int, **values: object) -> Result:
-    said = tuple(Prompt(id=f"p{i}", messages=({"role": "user", "content": f"Say {i}"},)) for i in range(8))
-    settings = {"runs": 12, "concurrency": (1,), "max_tokens": 32, "top_logprobs": None} | values
-    plan = Plan(Experiment(**settings), said)  # type: ignore[arg-type]
+def found_in(path: Path, fault: Fault, *, seed: int, **values: object) -> Result:
     server = fault_server(fault, seed)
+    settings = {"runs": 12, "max_tokens": 32, "top_logprobs": None} | values
     try:
-        with Journal(path, plan.digest(()), plan.document()) as journal:
-            spec = HttpSpec(name="stub", url=server.url)
-            work = carry_out(plan, [spec], journal, timeout=5, resend=False, advance=lambda name, count: None)
-            asyncio.run(work)
+        ran = audited(server, path, prompts=prompts_of(8), **settings)
     finally:
         server.close()
-    return evaluate(list(read_journal(path)))
+    return evaluate(ran.observations)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5])
 def test_the_rate_of_a_fault_is_within_its_interval(tmp_path: Path, rate: float) -> None:
-    result = audited(tmp_path / "j", Fault(rate=rate, variants=50), seed=3)
+    result = found_in(tmp_path / "j", Fault(rate=rate, variants=50), seed=3)
     departures = result.metrics.view("text").departure_rate
     assert departures.interval is not None
     assert departures.interval.low <= rate <= departures.interval.high
@@ -53,13 +43,13 @@ def test_the_rate_of_a_fault_is_within_its_interval(tmp_path: Path, rate: float)
     ],
 )
 def test_the_cause_of_a_fault_is_named_and_no_other(tmp_path: Path, cause: str, values: dict[str, object]) -> None:
-    result = audited(tmp_path / "j", Fault(cause=cause, rate=0.5), seed=5, **values)  # type: ignore[arg-type]
+    result = found_in(tmp_path / "j", Fault(cause=cause, rate=0.5), seed=5, **values)  # type: ignore[arg-type]
     [text] = [a for a in result.attributions if a.view == "text"]
     assert text.causes == (cause,)
 
 
 def test_negative_control_a_fault_without_a_cause_is_pinned_on_nothing(tmp_path: Path) -> None:
-    result = audited(tmp_path / "j", Fault(rate=0.3), seed=7, concurrency=(1, 8), streaming=("off", "on"))
+    result = found_in(tmp_path / "j", Fault(rate=0.3), seed=7, concurrency=(1, 8), streaming=("off", "on"))
     [text] = [a for a in result.attributions if a.view == "text"]
     assert text.causes == ()
     assert result.repeat_rate is not None
@@ -69,13 +59,8 @@ def test_negative_control_a_fault_without_a_cause_is_pinned_on_nothing(tmp_path:
 def test_a_cache_that_is_never_hit_is_not_exercised(tmp_path: Path) -> None:
     with stub(lambda incoming: Answer("yes")) as server:
         server.seen = _Blind()
-        said = (Prompt(id="p", messages=({"role": "user", "content": "Say"},)),)
-        plan = Plan(Experiment(runs=8, concurrency=(1,), prefix=("cold", "warm"), top_logprobs=None), said)
-        with Journal(tmp_path / "j", plan.digest(()), plan.document()) as journal:
-            spec = HttpSpec(name="stub", url=server.url)
-            work = carry_out(plan, [spec], journal, timeout=5, resend=False, advance=lambda name, count: None)
-            asyncio.run(work)
-    result = evaluate(list(read_journal(tmp_path / "j")))
+        ran = audited(server, tmp_path / "j", prompts=prompts_of(1), runs=8, prefix=("cold", "warm"), top_logprobs=None)
+    result = evaluate(ran.observations)
     assert result.attributions[0].factor("prefix").status == "not exercised"
     assert any("Not exercised" in line and "prefix" in line for line in verdict(result))
 

@@ -2,53 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from audits import audited, plan_of, prompts_of
 from fault_server import fault_server, second_time
 
 from samebits.audit.attribution import Attribution, attribute
-from samebits.audit.carry_out import carry_out
 from samebits.audit.intervals import rate_interval
-from samebits.audit.journal import Journal, read_journal
-from samebits.audit.plan import Experiment, Plan
-from samebits.audit.prompts import Prompt
 from samebits.audit.stub import Cause, Fault
-from samebits.audit.targets import HttpSpec
 
-PROMPTS = tuple(Prompt(id=f"p{i}", messages=({"role": "user", "content": f"Say {i}"},)) for i in range(6))
+PROMPTS = prompts_of(6)
 # Runs of each prompt in each of the cells of load, prefix and time, so that 16 flips or more are to be expected.
 RUNS = {0.5: 2, 0.1: 8, 0.006: 111, 0.0: 4}
 CAUSES: tuple[Cause, ...] = ("load", "prefix", "time")
 
 
-def audited(path: Path, cause: Cause, rate: float, seed: int) -> Attribution:
+def found_in(path: Path, cause: Cause, rate: float, seed: int) -> Attribution:
     """What an audit of a faulty server finds about its texts."""
-    experiment = Experiment(
-        runs=2 * RUNS[rate],
-        concurrency=(1,),
-        load=("off", "on"),
-        prefix=("cold", "warm"),
-        times=2,
-        orders=2 if RUNS[rate] % 2 == 0 and RUNS[rate] > 2 else 1,
-        max_tokens=32,
-        top_logprobs=None,
-        shuffle=seed,
-    )
-    plan = Plan(experiment, PROMPTS)
-    server = fault_server(Fault(cause=cause, rate=rate, since=second_time(plan)), seed)
+    settings: dict[str, Any] = {
+        "runs": 2 * RUNS[rate],
+        "load": ("off", "on"),
+        "prefix": ("cold", "warm"),
+        "times": 2,
+        "orders": 2 if RUNS[rate] % 2 == 0 and RUNS[rate] > 2 else 1,
+        "max_tokens": 32,
+        "top_logprobs": None,
+        "shuffle": seed,
+    }
+    server = fault_server(Fault(cause=cause, rate=rate, since=second_time(plan_of(PROMPTS, **settings))), seed)
     try:
-        with Journal(path, plan.digest(()), plan.document()) as journal:
-            spec = HttpSpec(name="stub", url=server.url)
-            work = carry_out(plan, [spec], journal, timeout=30, resend=False, advance=lambda name, count: None)
-            asyncio.run(work)
+        ran = audited(server, path, prompts=PROMPTS, timeout=30, **settings)
     finally:
         server.close()
-    runs = list(read_journal(path))
-    assert not any(run.failed for run in runs)
-    return attribute(runs, "text", seed=seed, permutations=999)
+    assert not any(run.failed for run in ran.observations)
+    return attribute(ran.observations, "text", seed=seed, permutations=999)
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class Score:
 def score(folder: Path, cause: Cause, rate: float, seeds: range) -> Score:
     named = recovered = 0
     for seed in seeds:
-        found = audited(folder / f"{cause}-{rate}-{seed}", cause, rate, seed)
+        found = found_in(folder / f"{cause}-{rate}-{seed}", cause, rate, seed)
         off, on = found.factor(cause).levels
         # With 99 %, as a hundred intervals of 95 % miss five times.
         interval = rate_interval(on.departures, on.runs, 0.99)
@@ -78,7 +68,7 @@ def test_a_fault_is_recovered_and_laid_to_its_cause(tmp_path: Path, cause: Cause
 
 
 def test_negative_control_a_fault_of_another_rate_is_not_recovered(tmp_path: Path) -> None:
-    found = audited(tmp_path / "j", "load", 0.5, 0)
+    found = found_in(tmp_path / "j", "load", 0.5, 0)
     _, on = found.factor("load").levels
     interval = rate_interval(on.departures, on.runs, 0.99)
     assert not interval.low <= 0.1 <= interval.high

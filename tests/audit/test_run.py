@@ -5,49 +5,30 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from audits import Audited, audited, plan_of, prompts_of
 from stub_server import BACKGROUND, Answer, Incoming, Stub, stub
 
-from samebits.audit.carry_out import Measured, carry_out
+from samebits.audit.carry_out import carry_out
 from samebits.audit.journal import Journal, read_journal
-from samebits.audit.observation import Observation
-from samebits.audit.plan import Experiment, Plan
-from samebits.audit.prompts import Prompt
+from samebits.audit.plan import Plan
 from samebits.audit.run import LOST
 from samebits.audit.targets import HttpSpec
 from samebits.errors import InputError, MeasurementError
 
-
-@dataclass(frozen=True)
-class Ran:
-    """What an audit left."""
-
-    measured: Measured
-    observations: Sequence[Observation]
+SETTINGS: Mapping[str, Any] = {"times": 1, "orders": 1}
 
 
-def prompts(count: int) -> tuple[Prompt, ...]:
-    return tuple(Prompt(id=f"p{i}", messages=({"role": "user", "content": f"Say {i}"},)) for i in range(count))
+def plan(count: int, **values: Any) -> Plan:
+    return plan_of(prompts_of(count), **SETTINGS | values)
 
 
-def experiment(**values: Any) -> Experiment:
-    return Experiment(**({"runs": 4, "concurrency": (1,), "times": 1, "orders": 1, "max_tokens": 8} | values))
-
-
-def audit(
-    server: Stub, path: Path, count: int = 4, *, resend: bool = False, timeout: float = 5.0, **values: Any
-) -> Ran:
-    plan = Plan(experiment(**values), prompts(count))
-    spec = HttpSpec(name="stub", url=server.url, model=None)
-    with Journal(path, plan.digest(()), plan.document()) as journal:
-        work = carry_out(plan, [spec], journal, timeout=timeout, resend=resend, advance=lambda name, count: None)
-        [measured] = asyncio.run(work)
-    return Ran(measured, list(read_journal(path)))
+def audit(server: Stub, path: Path, count: int = 4, **values: Any) -> Audited:
+    return audited(server, path, prompts=prompts_of(count), **SETTINGS | values)
 
 
 def yes(incoming: Incoming) -> Answer:
@@ -93,10 +74,10 @@ def test_concurrency_is_reached_and_noted(tmp_path: Path) -> None:
 def test_load_is_sent_beside_the_plan_and_noted(tmp_path: Path) -> None:
     with stub(lambda incoming: Answer(delay=0.01)) as server:
         ran = audit(server, tmp_path / "j", load=("off", "on"))
-        plan = Plan(experiment(load=("off", "on")), prompts(4))
+        counts = plan(4, load=("off", "on")).counts
     others = [body for body in server.asked if body["messages"][0]["content"].startswith(BACKGROUND)]
-    assert len(others) == plan.counts.background
-    assert len(server.asked) == plan.counts.total
+    assert len(others) == counts.background
+    assert len(server.asked) == counts.total
     assert {o.evidence.background for o in ran.observations if o.level("load") == "off"} == {0}
     beside = [o.evidence.background or 0 for o in ran.observations if o.level("load") == "on"]
     assert sum(b > 0 for b in beside) >= len(beside) / 2
@@ -222,10 +203,10 @@ def test_a_wrong_key_or_parameter_ends_it_at_the_first_question(tmp_path: Path) 
 
 
 def test_a_missing_key_of_the_last_target_is_said_before_the_first_is_asked(tmp_path: Path) -> None:
-    plan = Plan(experiment(), prompts(1))
-    with stub(yes) as server, Journal(tmp_path / "j", plan.digest(()), plan.document()) as journal:
+    small = plan(1)
+    with stub(yes) as server, Journal(tmp_path / "j", small.digest(()), small.document()) as journal:
         specs = [HttpSpec(name="a", url=server.url), HttpSpec(name="b", url=server.url, key_env="NO_SUCH_VARIABLE")]
-        work = carry_out(plan, specs, journal, timeout=5, resend=False, advance=lambda name, count: None)
+        work = carry_out(small, specs, journal, timeout=5, resend=False)
         with pytest.raises(InputError, match="NO_SUCH_VARIABLE"):
             asyncio.run(work)
         assert server.requests == []
@@ -313,20 +294,8 @@ def interrupted(path: Path, after: int) -> Stub:
     """A server, and an audit against it that was stopped in the middle."""
     server = Stub(lambda incoming: Answer("yes", delay=0.005 if incoming.number < after else 60))
     with pytest.raises(TimeoutError):
-        audit_with_limit(server, path, seconds=2.0)
+        audit(server, path, concurrency=(4,), limit=2.0)
     return server
-
-
-def audit_with_limit(server: Stub, path: Path, seconds: float) -> None:
-    plan = Plan(experiment(concurrency=(4,)), prompts(4))
-    spec = HttpSpec(name="stub", url=server.url)
-    with Journal(path, plan.digest(()), plan.document()) as journal:
-
-        async def main() -> None:
-            async with asyncio.timeout(seconds):
-                await carry_out(plan, [spec], journal, timeout=9, resend=False, advance=lambda name, count: None)
-
-        asyncio.run(main())
 
 
 @pytest.mark.parametrize("resend", [False, True])

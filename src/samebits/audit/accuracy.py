@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.audit.intervals import CONFIDENCE, Estimate, bootstrap_mean
+from samebits.audit.intervals import CONFIDENCE, Estimate, mean_interval
 from samebits.audit.observation import Observation
 from samebits.audit.views import by_prompt
 
@@ -68,10 +68,10 @@ class Accuracy:
         return float(np.std(self.passes, ddof=1)) if len(self.passes) > 1 else None
 
 
-def accuracy(observations: Sequence[Observation], *, seed: int, confidence: float = CONFIDENCE) -> Accuracy | None:
+def accuracy(observations: Sequence[Observation], *, confidence: float = CONFIDENCE) -> Accuracy | None:
     """Accuracy of one target; None where no prompt expects an answer.
 
-    A prompt expects one when `correct` is known for some run of it. Equal observations and seeds give equal results.
+    A prompt expects one when `correct` is known for some run of it.
     """
     grouped = {
         prompt_id: runs
@@ -89,9 +89,7 @@ def accuracy(observations: Sequence[Observation], *, seed: int, confidence: floa
     complete = [list(p.values()) for _, p in sorted(passes.items()) if len(p) == len(grouped)]
     return Accuracy(
         items=items,
-        mean=Estimate(
-            float(shares.mean()), bootstrap_mean(shares, seed=seed, confidence=confidence), len(items), "prompts"
-        ),
+        mean=Estimate(float(shares.mean()), mean_interval(shares, confidence=confidence), len(items), "prompts"),
         passes=tuple(sum(p) / len(p) for p in complete),
         incomplete=len(passes) - len(complete),
         best_possible=sum(item.correct > 0 for item in items) / len(items),

@@ -13,8 +13,8 @@ from samebits.audit.intervals import (
     CONFIDENCE,
     Estimate,
     Interval,
-    bootstrap_mean,
     departure_interval,
+    mean_interval,
     rate_interval,
     unseen_departures,
 )
@@ -87,9 +87,9 @@ class ViewSummary:
 
     Attributes:
         view: which.
-        verdict: ``different`` when two runs of a prompt have different outcomes; ``unreadable`` when none do, but nothing
-            could be read out of any run of some prompt; ``equal`` when none do and some prompt has two; a failed run
-            is no difference, see `failed`.
+        verdict: ``different`` when two runs of a prompt have different outcomes; ``unreadable`` when none do, but
+            nothing could be read out of any run of some prompt; ``equal`` when none do and some prompt has two; a
+            failed run is no difference, see `failed`.
         prompts: one for each prompt to which the view applies, in order of ids.
         runs_least, runs_most: runs of a prompt; N of TAR@N is the least.
         compared, failed, without, departures: sums over prompts.
@@ -144,7 +144,6 @@ def summarise(
     observations: Sequence[Observation],
     view: View,
     *,
-    seed: int,
     meaning: Meaning = SAME_WORDS,
     confidence: float = CONFIDENCE,
 ) -> ViewSummary:
@@ -161,7 +160,6 @@ def summarise(
     departures, compared = sum(p.departures for p in prompts), sum(p.compared for p in prompts)
     verdict = _verdict(view, prompts)
     repeated = [p.compared for p in prompts if p.compared > 1]
-    estimate = _Means(prompts, seed, confidence)
     agreeing = sum(p.total for p in prompts)
     excluded = unseen_departures(repeated, confidence) if verdict == "equal" else None
     # Means over prompts give a prompt with few runs the weight of one with many, so that the least count decides; one
@@ -186,45 +184,49 @@ def summarise(
             "runs",
         ),
         excluded=excluded,
-        repeat=estimate.mean([p.repeat_rate for p in prompts], _repeats_at_least(by_prompts)),
-        repeat_answered=estimate.mean([p.repeat_rate_answered for p in prompts], _repeats_at_least(by_prompts)),
+        repeat=_mean([p.repeat_rate for p in prompts], _repeats_at_least(by_prompts), confidence),
+        repeat_answered=_mean([p.repeat_rate_answered for p in prompts], _repeats_at_least(by_prompts), confidence),
         total_agreement=Estimate(
             agreeing / len(prompts) if prompts else None,
             rate_interval(agreeing, len(prompts), confidence) if prompts else None,
             len(prompts),
             "prompts",
         ),
-        unique=estimate.mean([float(p.unique) for p in prompts if p.compared], None),
-        modal_share=estimate.mean([p.modal_share for p in prompts], None if by_prompts is None else 1 - by_prompts),
+        unique=_mean_unique(prompts, confidence),
+        modal_share=_mean([p.modal_share for p in prompts], None if by_prompts is None else 1 - by_prompts, confidence),
     )
 
 
 def summarise_all(
     observations: Sequence[Observation],
     *,
-    seed: int,
     meaning: Meaning = SAME_WORDS,
     confidence: float = CONFIDENCE,
 ) -> tuple[ViewSummary, ...]:
     """`summarise` for each of VIEWS."""
-    return tuple(summarise(observations, view, seed=seed, meaning=meaning, confidence=confidence) for view in VIEWS)
+    return tuple(summarise(observations, view, meaning=meaning, confidence=confidence) for view in VIEWS)
 
 
-@dataclass(frozen=True)
-class _Means:
-    prompts: tuple[Agreement, ...]
-    seed: int
-    confidence: float
+def _mean(values: Sequence[float | None], low_if_all_one: float | None, confidence: float) -> Estimate:
+    """Mean of shares over prompts; where all are 1, the interval is what the number of runs excludes."""
+    known = np.array([v for v in values if v is not None], np.float64)
+    if not known.size:
+        return Estimate(None, None, 0, "prompts")
+    interval = mean_interval(known, confidence=confidence)
+    if interval is None and low_if_all_one is not None and np.all(known == 1):
+        interval = Interval(low_if_all_one, 1.0, confidence, "rule of three")
+    return Estimate(float(known.mean()), interval, len(known), "prompts")
 
-    def mean(self, values: Sequence[float | None], low_if_all_equal: float | None) -> Estimate:
-        """Mean over prompts; where all have the value 1, the interval is what the number of runs excludes."""
-        known = np.array([v for v in values if v is not None], np.float64)
-        if not known.size:
-            return Estimate(None, None, 0, "prompts")
-        interval = bootstrap_mean(known, seed=self.seed, confidence=self.confidence)
-        if interval is None and low_if_all_equal is not None and np.all(known == 1):
-            interval = Interval(low_if_all_equal, 1.0, self.confidence, "rule of three")
-        return Estimate(float(known.mean()), interval, len(known), "prompts")
+
+def _mean_unique(prompts: Sequence[Agreement], confidence: float) -> Estimate:
+    """Mean number of different answers, of which a prompt has one to as many as it has runs."""
+    known = np.array([p.unique for p in prompts if p.compared], np.float64)
+    if not known.size:
+        return Estimate(None, None, 0, "prompts")
+    most = max(p.compared for p in prompts)
+    return Estimate(
+        float(known.mean()), mean_interval(known, low=1, high=most, confidence=confidence), len(known), "prompts"
+    )
 
 
 def _applies(runs: Sequence[Observation], view: View) -> bool:

@@ -165,7 +165,7 @@ def compare(
         )
         for i, (key, (a, b)) in enumerate(zip(common, pairs, strict=True))
     )
-    counts = _paired(first, second, seed)
+    counts = _paired(first, second)
     p = {"answers": mmd.p} if mmd else {}
     p |= {"flips": counts.p} if counts else {}
     adjusted = dict(zip(p, benjamini_hochberg(list(p.values())), strict=True))
@@ -255,8 +255,8 @@ def _answers(observations: Sequence[Observation], unit: Unit) -> dict[_Key, list
     return dict(found)
 
 
-def _paired(first: Sequence[Observation], second: Sequence[Observation], seed: int) -> _Counts | None:
-    found = (accuracy(first, seed=seed), accuracy(second, seed=seed))
+def _paired(first: Sequence[Observation], second: Sequence[Observation]) -> _Counts | None:
+    found = (accuracy(first), accuracy(second))
     if found[0] is None or found[1] is None:
         return None
     right = [{item.prompt_id: item.correct * 2 > item.runs for item in side.items} for side in found if side]

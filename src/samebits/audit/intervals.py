@@ -14,12 +14,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from samebits.errors import InputError
 
 CONFIDENCE: Final = 0.95
-RESAMPLES: Final = 2000
 
 
 @dataclass(frozen=True)
@@ -71,11 +70,8 @@ def rate_interval(events: int, runs: int, confidence: float = CONFIDENCE) -> Int
         return Interval(0.0, rule_of_three(runs, confidence), confidence, "rule of three")
     if events == runs:
         return Interval(1 - rule_of_three(runs, confidence), 1.0, confidence, "rule of three")
-    z, share = float(ndtri(0.5 + confidence / 2)), events / runs
-    centre = share + z * z / (2 * runs)
-    half = z * math.sqrt(share * (1 - share) / runs + (z / (2 * runs)) ** 2)
-    scale = 1 + z * z / runs
-    return Interval((centre - half) / scale, (centre + half) / scale, confidence, "Wilson")
+    low, high = _score_ends(events / runs, runs, float(ndtri(0.5 + confidence / 2)))
+    return Interval(low, high, confidence, "Wilson")
 
 
 def unseen_departures(runs_by_prompt: Sequence[int], confidence: float = CONFIDENCE) -> float:
@@ -146,24 +142,44 @@ def runs_needed(rate: float, power: float = CONFIDENCE) -> int:
     return runs
 
 
-def bootstrap_mean(
-    values: NDArray[np.float64], *, seed: int, confidence: float = CONFIDENCE, resamples: int = RESAMPLES
+def mean_interval(
+    values: NDArray[np.float64], *, low: float = 0.0, high: float = 1.0, confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """Interval of the mean over prompts, were the prompts others of their kind: percentiles over resampled prompts.
+    """Interval of the mean over prompts, were the prompts others of their kind: Wilson's, with as many runs as would
+    spread as the prompts do, and Student's quantile for that spread.
 
     Args:
         values: one for each prompt, (P,).
-        seed: equal values and seeds give equal intervals.
+        low, high: no value can lie beyond these.
 
     Returns:
-        None where there are fewer than two prompts, or all have the same value: then resampling shows no spread, which
-        is not to say that there is none.
+        None where there are fewer than two prompts, or all have the same value: they show no spread, which is not to
+        say that there is none.
+
+    Raises:
+        InputError: a value beyond `low` and `high`, or a confidence outside (0, 1).
     """
-    if len(values) < 2 or np.all(values == values[0]):
+    _check(max(len(values), 1), confidence)
+    if np.any((values < low) | (values > high)):
+        raise InputError("a value is out of range", field="values", remedy=f"Give {low:g} to {high:g}.")
+    prompts = len(values)
+    if prompts < 2 or np.all(values == values[0]):
         return None
-    picks = np.random.default_rng(seed).integers(0, len(values), (resamples, len(values)))
-    low, high = np.quantile(values[picks].mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high), confidence, "bootstrap by prompt")
+    shares = (values - low) / (high - low)
+    mean, variance = float(shares.mean()), float(shares.var(ddof=1))
+    if not 0 < mean < 1 or variance == 0:  # they differ by less than doubles of their sums can tell
+        return None
+    runs = mean * (1 - mean) * prompts / variance
+    t = float(stdtrit(prompts - 1, 0.5 + confidence / 2))
+    least, most = (low + (high - low) * end for end in _score_ends(mean, runs, t))
+    return Interval(least, most, confidence, "Wilson over prompts")
+
+
+def _score_ends(share: float, runs: float, z: float) -> tuple[float, float]:
+    """Both ends of Wilson's interval."""
+    centre, scale = share + z * z / (2 * runs), 1 + z * z / runs
+    half = z * math.sqrt(share * (1 - share) / runs + (z / (2 * runs)) ** 2)
+    return (centre - half) / scale, (centre + half) / scale
 
 
 def _check(runs: int, confidence: float) -> None:

@@ -164,6 +164,23 @@ class Journal:
         os.close(self._file)
 
 
+def read_head(path: Path) -> Mapping[str, Any]:
+    """The first line of a journal: digest, moment, plan.
+
+    Raises:
+        InputError: the file cannot be read, or is no journal.
+    """
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            line = file.readline()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error}", field="journal", remedy="Name a journal.") from error
+    entry = _entry(line, 1) if line.startswith(BEGIN.decode()) else None
+    if entry is None or isinstance(entry, Observation):
+        raise InputError(f"{path} is no journal of samebits audit", field="journal", remedy="Name a journal.")
+    return entry
+
+
 def read_journal(path: Path) -> Iterator[Observation]:
     """The observations of a journal, one at a time.
 

@@ -12,7 +12,7 @@ from samebits.audit.divergence import Divergence, divergence
 from samebits.audit.intervals import CONFIDENCE, Estimate, rate_interval, smallest_rate_seen
 from samebits.audit.observation import Observation
 from samebits.audit.scores import ScoreSpread, score_spread
-from samebits.audit.views import SAME_WORDS, Meaning, View, by_prompt
+from samebits.audit.views import SAME_WORDS, Meaning, MeaningName, View, by_prompt
 from samebits.errors import InputError
 
 
@@ -65,7 +65,7 @@ class Metrics:
     empty: int
     cut: int
     views: tuple[ViewSummary, ...]
-    meaning: Meaning
+    meaning: MeaningName
     divergence: Mapping[str, Divergence]
     scores: Mapping[str, ScoreSpread]
     accuracy: Accuracy | None
@@ -81,7 +81,6 @@ class Metrics:
 def measure(
     observations: Sequence[Observation],
     *,
-    seed: int = 0,
     meaning: Meaning = SAME_WORDS,
     confidence: float = CONFIDENCE,
 ) -> Metrics:
@@ -89,7 +88,6 @@ def measure(
 
     Args:
         observations: of one target.
-        seed: of the bootstrap; equal observations and seeds give equal results.
         meaning: the measure of the view ``semantic``.
         confidence: of all intervals.
 
@@ -115,11 +113,11 @@ def measure(
         errors=tuple(sorted(failed.items(), key=lambda item: (-item[1], item[0]))),
         empty=sum(o.text == "" for o in kept),
         cut=sum(o.finish_reason == "length" for o in kept if not o.failed),
-        views=summarise_all(kept, seed=seed, meaning=meaning, confidence=confidence),
-        meaning=meaning,
+        views=summarise_all(kept, meaning=meaning, confidence=confidence),
+        meaning=MeaningName(meaning.name, meaning.description),
         divergence={prompt_id: divergence(runs) for prompt_id, runs in grouped.items()},
         scores={prompt_id: s for prompt_id, runs in grouped.items() if (s := score_spread(runs)) is not None},
-        accuracy=accuracy(kept, seed=seed, confidence=confidence),
+        accuracy=accuracy(kept, confidence=confidence),
         fingerprints=fingerprints(kept),
         smallest_rate=smallest_rate_seen(min(map(len, grouped.values())), confidence),
         confidence=confidence,
@@ -159,7 +157,9 @@ def in_words(summary: ViewSummary) -> str:
         )
     unread = ""
     if summary.view in READ_OUT and summary.without:
-        unread = f" Nothing could be read out of {summary.without} of {runs} answers, and such a run agrees with no other."
+        unread = (
+            f" Nothing could be read out of {summary.without} of {runs} answers, and such a run agrees with no other."
+        )
     if summary.verdict == "unreadable":
         return f"{name}: unreadable in part, so not measured in full; no two that could be read differ.{unread}{failed}"
     differing = sum(p.outcomes > 1 for p in summary.prompts)

@@ -58,7 +58,7 @@ def evaluate(observations: Sequence[Observation], prompts: Sequence[Prompt] = ()
     Args:
         observations: all of the target.
         prompts: what was asked, for the exhibits.
-        seed: of bootstrap and permutations; equal observations and seeds give equal results.
+        seed: of permutations; equal observations and seeds give equal results.
 
     Raises:
         MeasurementError: every request failed, or every answer is empty.
@@ -66,7 +66,7 @@ def evaluate(observations: Sequence[Observation], prompts: Sequence[Prompt] = ()
     if all(o.failed for o in observations):
         errors = sorted({o.error or "" for o in observations})
         raise MeasurementError(f"not one of {len(observations)} requests was answered: {'; '.join(errors[:3])}")
-    metrics = measure(observations, seed=seed)
+    metrics = measure(observations)
     answered = metrics.view("text").compared
     if answered and metrics.empty == answered:
         raise MeasurementError(

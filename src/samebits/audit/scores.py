@@ -39,15 +39,15 @@ class ScoreSpread:
 
     runs: int
     variants: int
-    spread: NDArray[np.float64]
-    compared: NDArray[np.int64]
+    spread: tuple[float, ...]
+    compared: tuple[int, ...]
     mean_difference: float | None
     kl: tuple[float, ...]
 
     @property
     def largest(self) -> float:
         """The largest spread of any place."""
-        return float(self.spread.max(initial=0.0))
+        return max(self.spread, default=0.0)
 
 
 def score_spread(observations: Sequence[Observation]) -> ScoreSpread | None:
@@ -80,8 +80,8 @@ def score_spread(observations: Sequence[Observation]) -> ScoreSpread | None:
     return ScoreSpread(
         runs=len(runs),
         variants=len({key_of("logprobs", o) for o in runs}),
-        spread=_gap(high, low),
-        compared=compared,
+        spread=tuple(_gap(high, low).tolist()),
+        compared=tuple(compared.tolist()),
         mean_difference=float(gaps.mean()) if gaps.size else None,
         kl=tuple(kl),
     )

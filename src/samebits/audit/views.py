@@ -28,18 +28,27 @@ _WORD: Final = re.compile(r"\w+|[^\w\s]")
 
 
 @dataclass(frozen=True)
-class Meaning:
-    """A measure of equal meaning.
+class MeaningName:
+    """What results tell about a measure of equal meaning.
 
     Attributes:
-        name: for reports.
-        description: what it does, and what it misses, for reports.
-        key: texts with unequal keys differ in meaning.
-        same: whether two texts with equal keys mean the same; None: always.
+        name: of the measure.
+        description: what it does, and what it misses.
     """
 
     name: str
     description: str
+
+
+@dataclass(frozen=True)
+class Meaning(MeaningName):
+    """A measure of equal meaning.
+
+    Attributes:
+        key: texts with unequal keys differ in meaning.
+        same: whether two texts with equal keys mean the same; None: always.
+    """
+
     key: Callable[[str], Hashable]
     same: Callable[[str, str], bool] | None = None
 

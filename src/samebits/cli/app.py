@@ -7,6 +7,7 @@ import typer
 from samebits.cli.advise import advise
 from samebits.cli.audit import audit
 from samebits.cli.cache import cache
+from samebits.cli.compare import compare
 from samebits.cli.demo import demo
 from samebits.cli.doctor import doctor
 from samebits.cli.generate import generate
@@ -36,6 +37,7 @@ app.command()(serve)
 app.command()(cache)
 app.command()(audit)
 app.command()(report)
+app.command()(compare)
 app.command()(doctor)
 app.command()(advise)
 app.command()(lock)

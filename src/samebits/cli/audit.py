@@ -194,9 +194,7 @@ def _run(
             for part, note in notes.items():
                 _say(console, f"{name}: {part}: {note}")
 
-        work = carry_out(
-            plan, specs, journal, timeout=timeout, resend=resend, advance=advance, opened=opened
-        )
+        work = carry_out(plan, specs, journal, timeout=timeout, resend=resend, advance=advance, opened=opened)
         try:
             with (
                 shown if console.is_terminal else nullcontext(),
@@ -215,10 +213,11 @@ def _say_how_to_go_on(console: Console, journal: Journal) -> None:
     if not journal.begun:  # no question was answered: what is wrong comes before a file of it
         journal.path.unlink(missing_ok=True)
         return
+    name = shlex.quote(str(journal.path))
     _say(
         console,
-        f"Stopped. All answers so far are in {journal.path}: the same command with --journal {shlex.quote(str(journal.path))} goes on, and "
-        "sends nothing again that has an outcome. What was in flight counts as lost, unless --resend is given.",
+        f"Stopped. All answers so far are in {name}. The same command with --journal {name} goes on and sends nothing "
+        "again that has an outcome; what was in flight counts as lost, unless --resend is given.",
     )
 
 

@@ -21,8 +21,6 @@ from samebits.errors import InputError
 def test_a_document_is_read_back_as_it_was_written(name: str) -> None:
     raw = json.loads(TEXTS[name]())
     again = json.loads(json.dumps(plain(parse_document(raw))))
-    for target in raw["targets"]:
-        assert target["metrics"]["meaning"].pop("same") is None  # a function, where there is one; no part of a document
     assert again == raw
 
 
@@ -30,13 +28,10 @@ def test_what_was_evaluated_is_what_is_read() -> None:
     observations = observations_of("flaky", Fault(cause="load", rate=0.2))
     result = evaluate(observations, prompts_of(observations))
     [target] = parse_document(raw_document([observations])).targets
-    assert target.metrics.views == result.metrics.views
-    assert target.metrics.divergence == result.metrics.divergence
+    assert target.metrics == result.metrics
     assert target.attributions == result.attributions
     assert target.exhibits == result.exhibits
     assert target.seeds == result.seeds
-    for name, scores in result.metrics.scores.items():
-        assert target.metrics.scores[name].spread == tuple(scores.spread.tolist())
 
 
 def changed(path: str, value: Any) -> Any:

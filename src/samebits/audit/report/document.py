@@ -17,72 +17,18 @@ from typing import Any, Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 import samebits
-from samebits.audit.accuracy import Accuracy
-from samebits.audit.agreement import ViewSummary
 from samebits.audit.attribution import Attribution
 from samebits.audit.carry_out import Measured
-from samebits.audit.divergence import Divergence
 from samebits.audit.exhibits import Exhibits
-from samebits.audit.intervals import Estimate
-from samebits.audit.metrics import FingerprintUse
+from samebits.audit.metrics import Metrics
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.preconditions import Exercise, SeedUse
 from samebits.audit.result import Result
-from samebits.audit.views import VIEWS, View
+from samebits.audit.views import VIEWS
 from samebits.errors import InputError
 
 FORMAT: Final = 1
 REMEDY: Final = "Give a file that `samebits audit --json` of this version wrote."
-
-
-@dataclass(frozen=True)
-class MeaningUsed:
-    """The measure of equal meaning; see ``Meaning``."""
-
-    name: str
-    description: str
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Log-probabilities of one prompt; see ``ScoreSpread``."""
-
-    runs: int
-    variants: int
-    spread: tuple[float, ...]
-    compared: tuple[int, ...]
-    mean_difference: float | None
-    kl: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Figures:
-    """The measures of one target; see ``Metrics``."""
-
-    target: str
-    runs: int
-    unseeded: int
-    prompts: int
-    failures: Estimate
-    errors: tuple[tuple[str, int], ...]
-    empty: int
-    cut: int
-    views: tuple[ViewSummary, ...]
-    meaning: MeaningUsed
-    divergence: Mapping[str, Divergence]
-    scores: Mapping[str, Scores]
-    accuracy: Accuracy | None
-    fingerprints: tuple[FingerprintUse, ...]
-    smallest_rate: float | None
-    confidence: float
-
-    def __post_init__(self) -> None:
-        if tuple(v.view for v in self.views) != VIEWS:
-            raise ValueError(f"views are not {', '.join(VIEWS)}")
-
-    def view(self, name: View) -> ViewSummary:
-        """The summary of one view."""
-        return next(v for v in self.views if v.view == name)
 
 
 @dataclass(frozen=True)
@@ -104,13 +50,15 @@ class TargetDocument:
     details: Mapping[str, str]
     verdict: tuple[str, ...]
     repeat_rate: float | None
-    metrics: Figures
+    metrics: Metrics
     attributions: tuple[Attribution, ...]
     seeds: SeedUse
     chunked: Exercise
     exhibits: Exhibits
 
     def __post_init__(self) -> None:
+        if tuple(v.view for v in self.metrics.views) != VIEWS:
+            raise ValueError(f"metrics.views are not {', '.join(VIEWS)}")
         runs = self.exhibits.runs
         if not runs.rows or {len(row) for row in runs.rows.values()} != {len(runs.columns)}:
             raise ValueError("exhibits.runs has no rows, or rows of another length than its columns")

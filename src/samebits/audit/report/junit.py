@@ -13,8 +13,8 @@ SUITE = "samebits audit"
 
 
 def to_junit(document: Document) -> str:
-    """The report. A view that differs fails; one that is not offered, unreadable, or had too few runs, is skipped; so is
-    a factor that was not exercised.
+    """The report. A view that differs fails; one that is not offered, unreadable, or had too few runs, is skipped; so
+    is a factor that was not exercised.
     """
     root = ET.Element("testsuites", name=SUITE)
     for target in document.targets:

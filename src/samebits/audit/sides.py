@@ -1,0 +1,171 @@
+"""Two targets, or one at two dates, out of journals: what to compare, and the comparison in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from samebits.audit.compare import Comparison, McNemar
+from samebits.audit.journal import read_head, read_journal
+from samebits.audit.metrics import fingerprints
+from samebits.audit.observation import Observation
+from samebits.errors import InputError
+
+# Settings of an experiment that answers follow. The others only say how often, and beside what, was asked.
+MOVING: Final = ("temperature", "top_p", "seed", "max_tokens")
+SHOWN: Final = 8  # names of prompts in a sentence
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison.
+
+    Attributes:
+        name: for people: the target, and the journal where the other side has the same target.
+        observations: of one target.
+        fingerprints: those seen, most common first.
+        failed: runs without an answer; they are not compared.
+    """
+
+    name: str
+    observations: tuple[Observation, ...]
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        return tuple(use.fingerprint or "none told" for use in fingerprints(self.observations))
+
+    @property
+    def failed(self) -> int:
+        return sum(o.failed for o in self.observations)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both, and the settings by which they were asked differently: name → values."""
+
+    first: Side
+    second: Side
+    asked_differently: dict[str, tuple[Any, Any]]
+
+
+def read_sides(journals: Sequence[Path], first: str | None, second: str | None) -> Sides:
+    """The two sides of a comparison.
+
+    Args:
+        journals: one that has both targets, or two: the earlier or trusted one first.
+        first, second: names of targets; None where a journal leaves no choice.
+
+    Raises:
+        InputError: a journal cannot be read, asked other prompts, or leaves a choice of targets.
+    """
+    if len(journals) not in (1, 2):
+        raise InputError(f"{len(journals)} were named", field="journals", remedy="Name one or two.")
+    heads = [read_head(path) for path in journals]
+    if len({head.get("prompts") for head in heads}) > 1:
+        raise InputError(
+            "the two asked different prompts", field="journals", remedy="Ask both the same: --prompts with one file."
+        )
+    found = [_by_target(path) for path in journals]
+    if len(journals) == 1:
+        names = _two_of(found[0], first, second)
+        sides = [Side(name, found[0][name]) for name in names]
+    else:
+        names = [_one_of(found[0], first, "first"), _one_of(found[1], second, "second")]
+        same = names[0] == names[1]
+        sides = [
+            Side(f"{name} in {path.name}" if same else name, targets[name])
+            for name, path, targets in zip(names, journals, found, strict=True)
+        ]
+    asked = [head.get("experiment") or {} for head in heads]
+    differently = {k: (asked[0].get(k), asked[-1].get(k)) for k in MOVING if asked[0].get(k) != asked[-1].get(k)}
+    return Sides(sides[0], sides[1], differently)
+
+
+def _by_target(path: Path) -> dict[str, tuple[Observation, ...]]:
+    found: dict[str, list[Observation]] = {}
+    for observation in read_journal(path):
+        found.setdefault(observation.target, []).append(observation)
+    if not found:
+        raise InputError(f"{path} holds no answers", field="journals", remedy="Finish its audit first.")
+    return {name: tuple(runs) for name, runs in found.items()}
+
+
+def _two_of(targets: Iterable[str], first: str | None, second: str | None) -> list[str]:
+    names = list(targets)
+    if first is None and second is None and len(names) == 2:
+        return names
+    if first is None or second is None:
+        shown = ", ".join(names)
+        raise InputError(
+            f"the journal has {len(names)} targets: {shown}", field="first", remedy="Name --first and --second of them."
+        )
+    return [_one_of(names, name, field) for name, field in ((first, "first"), (second, "second"))]
+
+
+def _one_of(targets: Iterable[str], name: str | None, field: str) -> str:
+    names = list(targets)
+    if name is None and len(names) == 1:
+        return names[0]
+    if name not in names:
+        said = f"there is no target {name!r}" if name else f"there are {len(names)} targets"
+        raise InputError(f"{said} in its journal", field=field, remedy=f"Give one of {', '.join(names)}.")
+    return name
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+
+def verdict(found: Comparison, sides: Sides) -> list[str]:
+    """A comparison in sentences, the most important one first."""
+    said = [_answers(found), *_replayed(found)]
+    if found.flips is not None:
+        said.append(_flips(found.flips))
+    for side in (sides.first, sides.second):
+        seen = ", ".join(side.fingerprints) or "none, since nothing was answered"
+        failed = f"; {side.failed} failed runs are not compared" if side.failed else ""
+        said.append(f"{side.name}: fingerprints {seen}{failed}.")
+    for name, (one, other) in sides.asked_differently.items():
+        said.append(f"Not asked alike: {name} was {one} and {other}, so a difference may be of that.")
+    for name, only in ((sides.first.name, found.only_first), (sides.second.name, found.only_second)):
+        if only:
+            said.append(f"Only {name} answered {_names(only)}; not compared.")
+    return said
+
+
+def _answers(found: Comparison) -> str:
+    if found.mmd is None:
+        return "Nothing can be said of the distribution of answers: no prompt has two answers on both sides."
+    p = found.adjusted["answers"]
+    effect = f"{found.mmd.shift:.2%} of the runs moved, p = {p:.4f} after correction"
+    seen = "even a shift of all runs would hardly have been seen"
+    if found.smallest_shift is not None:
+        seen = f"a shift of {found.smallest_shift:.0%} of the runs would have been seen with a chance of 80%"
+    if found.answers == "different":
+        moved = [x.prompt_id for x in found.prompts if x.adjusted is not None and x.adjusted <= found.level]
+        return f"The answers DIFFER: as if {effect}. Alone significant: {_names(moved) or 'no single prompt'}."
+    if found.answers == "below the floor":
+        return f"The answers differ, but below the floor of {found.floor:.0%}: as if {effect}. That is no alarm."
+    return f"No difference of answers seen: p = {p:.4f}; {seen}."
+
+
+def _replayed(found: Comparison) -> Iterable[str]:
+    if found.constant:
+        other = [x.prompt_id for x in found.prompts if x.constant and not x.equal]
+        match = f"{len(other)} do NOT match: {_names(other)}" if other else "all match"
+        yield f"On {found.constant} prompts each side always gave one answer; {match}."
+
+
+def _flips(found: McNemar) -> str:
+    spread = "unknown" if found.run_spread is None else f"{found.run_spread:.2%}"
+    return (
+        f"Right on one side only: {found.first_only} on the first, {found.second_only} on the second, of {found.items} "
+        f"items ({found.fewest} in one direction are needed); accuracy {found.difference:+.2%}, spread from run to run "
+        f"{spread}: {found.verdict}."
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

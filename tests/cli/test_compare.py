@@ -1,0 +1,138 @@
+"""``samebits compare``: journals of two dates or of two targets, over HTTP from a server that changes or does not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
+
+from audits import audited, prompts_of
+from stub_server import Answer, Incoming, Stub, stub
+
+from samebits.cli import main
+
+
+def compare(*arguments: str | Path) -> int:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["samebits", "compare", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def steady(incoming: Incoming) -> Answer:
+    return Answer(f"{incoming.prompt} yes", fingerprint="fp-1")
+
+
+def moved(incoming: Incoming) -> Answer:
+    return Answer("something else" if incoming.prompt == "Say 1" else f"{incoming.prompt} yes", fingerprint="fp-2")
+
+
+def sampled(start: int) -> object:
+    """Draws from four answers; another start is another piece of one and the same sequence."""
+
+    def answer(incoming: Incoming) -> Answer:
+        return Answer("abcd"[hash((start + incoming.number) * 2654435761 % 2**32) // 7 % 4] * 3)
+
+    return answer
+
+
+def journal(path: Path, server: Stub, **values: object) -> Path:
+    audited(server, path, prompts=prompts_of(4), runs=6, concurrency=(1,), top_logprobs=None, **values)
+    return path
+
+
+def test_two_dates_of_a_server_that_did_not_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server)
+    for _ in range(2):  # equal data, equal verdicts
+        assert compare(first, second) == 0
+    said = capsys.readouterr().out
+    assert said[: len(said) // 2] == said[len(said) // 2 :]
+    assert "No difference of answers seen" in said
+    assert "On 4 prompts each side always gave one answer; all match." in said
+    assert "stub in a: fingerprints fp-1." in said
+
+
+def test_two_dates_of_a_server_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first = journal(tmp_path / "a", server)
+        server.model = moved
+        second = journal(tmp_path / "b", server)
+    assert compare(first, second, "--json", tmp_path / "c.json") == 1
+    said = capsys.readouterr().out
+    assert "The answers DIFFER" in said
+    assert "1 do NOT match: p1." in said
+    assert "fingerprints fp-2" in said
+    found = json.loads((tmp_path / "c.json").read_text())
+    assert found["different"] is True
+    assert found["comparison"]["targets"] == ["stub in a", "stub in b"]
+
+
+def test_what_varies_in_the_same_way_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(sampled(0)) as server:  # type: ignore[arg-type]
+        first = journal(tmp_path / "a", server)
+        server.model = sampled(1000)  # type: ignore[assignment]
+        second = journal(tmp_path / "b", server)
+    assert compare(first, second) == 0
+    assert "No difference of answers seen" in capsys.readouterr().out
+
+
+def test_settings_that_differ_and_prompts_that_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server, max_tokens=9)
+        audited(server, tmp_path / "c", prompts=prompts_of(3), runs=6)
+    assert compare(first, second) == 0
+    assert "Not asked alike: max_tokens was 8 and 9" in capsys.readouterr().out
+    assert compare(first, tmp_path / "c") == 2
+    assert capsys.readouterr().err.startswith("samebits: journals: the two asked different prompts")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (["none"], "journal"),
+        (["text"], "journal"),
+        (["a"], "first"),
+        (["a", "a", "--second", "other"], "second"),
+        (["a", "a", "a"], "journals"),
+        (["a", "a", "--unit", "words"], "unit"),
+        (["a", "a", "--level", "0"], "level"),
+        (["a", "a", "--json", "no-such-folder/x"], "json"),
+    ],
+)
+def test_wrong_input_names_the_field(
+    arguments: list[str],
+    field: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("hello\n")
+    with stub(steady) as server:
+        journal(Path("a"), server)
+    assert compare(*arguments) == 2
+    assert capsys.readouterr().err.startswith(f"samebits: {field}:")
+
+
+def test_two_targets_of_one_audit(tmp_path: Path) -> None:
+    """As a user does it: a YAML file, an audit, and its journal compared."""
+    (tmp_path / "p.jsonl").write_text('{"messages": [{"role": "user", "content": "Say 1"}]}\n')
+    with stub(steady) as one, stub(moved) as other:
+        entries = [{"target": one.url, "name": "one"}, {"target": other.url, "name": "other"}]
+        (tmp_path / "t.yaml").write_text(json.dumps({"targets": entries}))
+        small = ["--prompts", "p.jsonl", "--runs", "6", "--concurrency", "1", "--journal", "j"]
+        command = [sys.executable, "-m", "samebits"]
+        ran = subprocess.run([*command, "audit", "t.yaml", *small], cwd=tmp_path, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        assert "samebits compare j" in ran.stdout
+        found = subprocess.run([*command, "compare", "j"], cwd=tmp_path, capture_output=True, text=True)
+    assert found.returncode == 1, found.stderr
+    assert found.stdout.startswith("one and other\nThe answers DIFFER")
