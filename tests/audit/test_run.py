@@ -160,6 +160,81 @@ def test_what_a_target_refuses_is_left_out_and_noted(tmp_path: Path, refused: st
     assert wanted - server.asked[-1].keys() == left_out
 
 
+@pytest.mark.parametrize("status", [403, 422, 500, 501])
+def test_a_refusal_of_any_status_is_understood_by_its_words(tmp_path: Path, status: int) -> None:
+    """OpenAI answers 403 where a model may not tell log-probabilities: that is not about the key."""
+
+    def picky(incoming: Incoming) -> Answer:
+        if "logprobs" in incoming.body:
+            return Answer("You are not allowed to request logprobs from this model", status=status)
+        return Answer("yes")
+
+    with stub(picky) as server:
+        ran = audit(server, tmp_path / "j")
+    assert ran.measured.notes.keys() == {"logprobs"}
+    assert not any(o.failed for o in ran.observations)
+    assert "top_logprobs" not in server.asked[-1]
+
+
+@pytest.mark.parametrize(
+    ("part", "message", "remedy"),
+    [
+        ("temperature", "'temperature' does not support 0 with this model", "--own-sampling"),
+        ("top_p", "top_p is fixed", "--top-p"),
+        ("max_tokens", "at most 4", "--max-tokens"),
+        ("messages", "no system role", "--prompts"),
+        ("model", "no such model", "--model"),
+        (None, "I do not like it", "--top-logprobs -1"),
+    ],
+)
+def test_what_cannot_be_left_out_is_refused_with_the_remedy_before_a_run(
+    tmp_path: Path, part: str | None, message: str, remedy: str
+) -> None:
+    refused = Answer(message, status=400, extra={"param": part})
+    with stub(lambda incoming: refused) as server, pytest.raises(InputError, match=message) as caught:
+        audit(server, tmp_path / "j")
+    assert remedy in caught.value.remedy
+    # Nothing was left out in vain where it says what it is about: one question, and no run.
+    assert len(server.asked) == (1 if part else 5)
+    assert list(read_journal(tmp_path / "j")) == []
+
+
+@pytest.mark.parametrize("logprob", [None, "low", True])
+def test_log_probabilities_that_are_none_end_it_at_the_first_question(tmp_path: Path, logprob: object) -> None:
+    """Some servers write null for the logarithm of 0, which JSON has no number for."""
+
+    def odd(incoming: Incoming) -> Answer:
+        choice = {"index": 0, "message": {"content": "yes"}, "finish_reason": "stop"}
+        entry = {"token": "yes", "logprob": -0.5, "top_logprobs": [{"token": "no", "logprob": logprob}]}
+        if "logprobs" in incoming.body:
+            choice["logprobs"] = {"content": [entry]}
+        return Answer(extra={"choices": [choice]})
+
+    with stub(odd) as server:
+        with pytest.raises(MeasurementError, match="--top-logprobs -1 asks for none"):
+            audit(server, tmp_path / "j")
+        assert len(server.asked) == 1
+        ran = audit(server, tmp_path / "k", top_logprobs=None)
+    assert {o.text for o in ran.observations} == {"yes"}
+
+
+def test_what_a_target_does_not_take_is_said_before_the_runs(tmp_path: Path) -> None:
+    said: list[tuple[int, str, dict[str, str]]] = []
+
+    def picky(incoming: Incoming) -> Answer:
+        return Answer("no seed", status=400) if "seed" in incoming.body else Answer("yes")
+
+    small = plan(2)
+    with stub(picky) as server, Journal(tmp_path / "j", small.digest(()), small.document()) as journal:
+        spec = HttpSpec(name="a", url=server.url)
+
+        def opened(name: str, notes: Mapping[str, str]) -> None:
+            said.append((len(server.asked), name, dict(notes)))
+
+        asyncio.run(carry_out(small, [spec], journal, timeout=5, resend=False, opened=opened))
+    assert said == [(2, "a", {"seed": "not accepted by the target: no seed"})]
+
+
 def test_the_newer_name_of_the_limit_is_found(tmp_path: Path) -> None:
     def new(incoming: Incoming) -> Answer:
         if "max_tokens" in incoming.body:

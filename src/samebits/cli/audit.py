@@ -206,6 +206,9 @@ def _run(
             raise
     results = [evaluate([o for o in read_journal(path) if o.target == spec.name], plan.prompts) for spec in specs]
     _say(console, f"All answers are in {path}.")
+    if len(specs) > 1:
+        names = "" if len(specs) == 2 else " --first NAME --second NAME"
+        _say(console, f"Whether two of the targets answer alike: samebits compare {shlex.quote(str(path))}{names}")
     return measured, results
 
 

@@ -1,4 +1,7 @@
-"""The report as JUnit XML, for CI: one test case for each target and view, and one for the rate that was demanded."""
+"""The report as JUnit XML, for CI: one test case for each target and view, and one for the rate that was demanded.
+
+It keeps to the schema of Ant's JUnit task and to that of Jenkins' xUnit plugin (junit-10), which differ.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,24 @@ def to_junit(document: Document) -> str:
     """The report. A view that differs fails; one that is not offered, unreadable, or had too few runs, is skipped; so
     is a factor that was not exercised.
     """
-    root = ET.Element("testsuites", name=SUITE)
-    for target in document.targets:
-        _suite(root, target, document)
-    for name in ("tests", "failures", "skipped", "errors"):
-        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    root = ET.Element("testsuites")  # without attributes: there are none that all schemas know
+    for number, target in enumerate(document.targets):
+        _suite(root, number, target, document)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _suite(root: ET.Element, target: TargetDocument, document: Document) -> None:
-    stamp = moment(document.created).removesuffix(" UTC").replace(" ", "T")
+def _suite(root: ET.Element, number: int, target: TargetDocument, document: Document) -> None:
     began, ended = target.exhibits.began, target.exhibits.ended
-    seconds = 0.0 if began is None or ended is None else ended - began
-    suite = ET.SubElement(root, "testsuite", name=visible(target.name), timestamp=stamp, time=f"{seconds:.3f}")
+    seconds = 0.0 if began is None or ended is None else max(0.0, ended - began)  # a clock may have been set back
+    name = visible(target.name)
+    # The schema of Ant wants a host, and this name for one that is not told; and all four parts of a suite, in order.
+    suite = ET.SubElement(root, "testsuite", id=str(number), name=name, package=SUITE, hostname="localhost")
+    suite.set("time", f"{seconds:.3f}")
+    suite.set("timestamp", moment(document.created).removesuffix(" UTC").replace(" ", "T"))
+    properties = ET.SubElement(suite, "properties")
+    for key, value in (("exact-repeat rate", share(target.repeat_rate)), ("journal", document.journal)):
+        ET.SubElement(properties, "property", name=key, value=visible(value))
     for view in target.metrics.views:
         _view(suite, target, view)
     for attribution in target.attributions:
@@ -42,10 +49,12 @@ def _suite(root: ET.Element, target: TargetDocument, document: Document) -> None
         if not passes(target, document.fail_under):
             found = estimate(target.metrics.view("text").repeat)
             _fail(case, f"the exact-repeat rate is {found}, below {document.fail_under:g}", "fail-under", target)
-    suite.set("tests", str(len(suite)))
+    suite.set("tests", str(len(suite.findall("testcase"))))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     suite.set("errors", "0")
+    ET.SubElement(suite, "system-out").text = visible("\n".join(target.verdict))
+    ET.SubElement(suite, "system-err")
 
 
 def _view(suite: ET.Element, target: TargetDocument, view: ViewSummary) -> None:

@@ -135,7 +135,7 @@ class HttpTarget:
         """Finds out what the server refuses of a question: sends it until it is answered."""
         probe = replace(probe, max_tokens=16)
         while True:
-            reply, error, _ = await self._patiently(probe, contextlib.nullcontext())
+            reply, error, _ = await self._patiently(probe, contextlib.nullcontext(), first=True)
             if error is None:
                 if reply.error is not None:
                     raise MeasurementError(f"the target does not answer a first question: {reply.error}")
@@ -177,8 +177,13 @@ class HttpTarget:
         name = failure_name(error["status"], error) if error["status"] else str(error["message"])
         return Reply(error=self._scrub(name), detail=self._said(error), attempts=attempts, total_s=error["total_s"])
 
-    async def _patiently(self, ask: Ask, flight: Flight) -> tuple[Reply, dict[str, Any] | None, int]:
-        """Sends a question until it is answered or refused for good: the reply, else the refusal; and the attempts."""
+    async def _patiently(
+        self, ask: Ask, flight: Flight, *, first: bool = False
+    ) -> tuple[Reply, dict[str, Any] | None, int]:
+        """Sends a question until it is answered or refused for good: the reply, else the refusal; and the attempts.
+
+        To a first question, words about a part of it are a refusal also where the status says that it may pass.
+        """
         attempt = 0
         while True:
             attempt += 1
@@ -186,6 +191,8 @@ class HttpTarget:
             with flight:
                 reply, error = await self._attempt(ask)
             if error is None or error["status"] not in PASSING or attempt >= self._policy.attempts:
+                return reply, error, attempt
+            if first and is_about_request(error["status"], error, self._model):
                 return reply, error, attempt
             wait = error["wait"]
             if wait is None:

@@ -48,7 +48,7 @@ def refused_part(error: Mapping[str, Any], model: str) -> str | None:
                 return _NAMES[step]
     said = str(error.get("message")).lower()
     if model:
-        said = said.replace(model.lower(), "")
+        said = re.sub(rf"(?<!\w){re.escape(model.lower())}(?!\w)", "", said)
     words = re.findall(r"\w+", said)
     return next((_NAMES[word] for word in words if word in _NAMES and word not in _WORDS), None)
 

@@ -1,0 +1,145 @@
+"""An audit that is stopped in the middle, by its user or a full disk, says how to go on and pays for nothing twice."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
+
+from stub_server import Answer, Incoming, Stub, stub
+
+from samebits.audit.journal import read_journal
+from samebits.audit.run import LOST
+from samebits.cli import main
+
+RUNS, IN_FLIGHT = 20, 4
+OPTIONS = [
+    "--prompts",
+    "p.jsonl",
+    "--runs",
+    str(RUNS),
+    "--concurrency",
+    str(IN_FLIGHT),
+    "--orders",
+    "1",
+    "--times",
+    "1",
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    lines = [{"id": f"p{i}", "messages": [{"role": "user", "content": f"Say {i}"}]} for i in range(3)]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def here(*arguments: str) -> int:
+    """Runs the command in this process; returns its exit code."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["samebits", "audit", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+    assert isinstance(caught.value.code, int)
+    return caught.value.code
+
+
+def start(server: Stub, *arguments: str, limits: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "samebits", "audit", server.url, *OPTIONS, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limits)
+
+
+def slow(incoming: Incoming) -> Answer:
+    return Answer("yes", delay=0.02)
+
+
+def paid_once(server: Stub, lost: int) -> None:
+    """Whether each request of the plan was sent once, but for those that were lost and may have left or not."""
+    asked = Counter(body["messages"][0]["content"] for body in server.asked)
+    plan = 3 * RUNS
+    assert plan - lost <= asked.total() - 1 <= plan  # one is the first question
+
+
+def test_ctrl_c_keeps_what_was_answered_and_says_how_to_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(slow) as server:
+        process = start(server, "--journal", "a journal")
+        deadline = time.monotonic() + 120
+        while len(server.requests) < 20:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=120)
+        assert process.returncode == 130, errors
+        assert "Traceback" not in errors
+        assert "--journal 'a journal' goes on" in said
+        kept = len(list(read_journal(folder / "a journal")))
+        assert kept >= 20 - 1 - IN_FLIGHT
+        assert here(server.url, *OPTIONS, "--journal", "a journal") == 0
+    assert f"{kept} requests have an outcome" in capsys.readouterr().out
+    observations = list(read_journal(folder / "a journal"))
+    lost = sum(o.error == LOST for o in observations)
+    assert len(observations) == 3 * RUNS
+    assert lost <= IN_FLIGHT
+    paid_once(server, lost)
+
+
+def test_a_full_disk_ends_it_with_3_and_it_goes_on_later(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    with stub(lambda incoming: Answer("yes")) as server:
+        said, errors = (process := start(server, "--journal", "j", limits=small_files)).communicate(timeout=120)
+        assert process.returncode == 3, errors
+        assert "samebits: the journal cannot be written" in errors
+        assert "Traceback" not in errors
+        assert "--journal j goes on" in said
+        assert (folder / "j").stat().st_size <= 8192
+        assert here(server.url, *OPTIONS, "--journal", "j") == 0
+    assert "was cut short by a crash" in capsys.readouterr().out
+    observations = list(read_journal(folder / "j"))
+    assert len(observations) == 3 * RUNS
+    # The one whose line was cut short is asked again where not even its leaving could be noted.
+    paid_once(server, sum(o.error == LOST for o in observations))
+
+
+def test_a_journal_of_another_plan_is_refused_and_left_as_it_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with stub(lambda incoming: Answer("yes")) as server:
+        assert here(server.url, *OPTIONS, "--journal", "j") == 0
+        before = (folder / "j").read_bytes()
+        asked = len(server.requests)
+        assert here(server.url, *OPTIONS, "--journal", "j", "--max-tokens", "9") == 2
+        assert len(server.requests) == asked
+    assert (folder / "j").read_bytes() == before
+    assert "belongs to another plan" in capsys.readouterr().err
+
+
+def test_a_first_question_that_is_refused_binds_nobody(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The remedy changes the plan, and the same journal is taken all the same: there is nothing in it."""
+
+    def picky(incoming: Incoming) -> Answer:
+        if "temperature" in incoming.body:
+            return Answer("only the default", status=400, extra={"param": "temperature"})
+        return Answer("yes")
+
+    with stub(picky) as server:
+        assert here(server.url, *OPTIONS, "--journal", "j") == 2
+        assert len(server.requests) == 1
+        said = capsys.readouterr()
+        assert "--own-sampling" in said.err
+        assert "goes on" not in said.out
+        assert not (folder / "j").exists()
+        assert here(server.url, *OPTIONS, "--journal", "j", "--own-sampling") == 0
