@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,14 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUDIT_KEY", KEY)
 
 
-def replies(url: str, count: int, **fields: str) -> list[Reply]:
+def replies(url: str, count: int, *, stream: bool = False, **fields: str) -> list[Reply]:
+    ask_it = replace(ASK, stream=stream)
+
     async def ask() -> list[Reply]:
         target = HttpTarget(HttpSpec(name="t", url=url, model="stub", key_env="AUDIT_KEY", **fields), timeout=5)
         try:
-            await target.open((ASK,), None)
-            return [await target.ask(ASK, contextlib.nullcontext()) for _ in range(count)]
+            await target.open((ask_it,), None)
+            return [await target.ask(ask_it, contextlib.nullcontext()) for _ in range(count)]
         finally:
             await target.close()
 
@@ -68,6 +71,21 @@ def test_a_key_is_found_before_a_message_is_cut() -> None:
     with stub(quotes) as server:
         [reply] = replies(server.url, 1)
     assert reply.detail == "x" * 290 + "[key]"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_holds_the_key_is_not_kept(stream: bool) -> None:
+    """Servers for tests like to answer with the headers they got."""
+
+    def echoes(incoming: Incoming) -> Answer:
+        said = incoming.headers["authorization"]
+        return [Answer(), Answer(said), Answer(fingerprint=said), Answer(" ".join(said))][min(incoming.number, 3)]
+
+    with stub(echoes) as server:
+        found = replies(server.url, 3, stream=stream)
+    assert [reply.error for reply in found] == ["the answer holds the key, so it is not kept"] * 2 + [None]
+    assert all(KEY not in repr(reply) for reply in found)
+    assert found[-1].text == " ".join(f"Bearer {KEY}"), "the control: what only looks like it is an answer"
 
 
 def test_passwords_of_netrc_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ import aiohttp
 from samebits.audit.targets.keys import ApiKey, read_key
 from samebits.audit.targets.proxy import proxy_for
 from samebits.audit.targets.refusal import (
+    CHECK,
     NEWER_LIMIT,
     OTHERWISE,
     REMEDIES,
@@ -162,7 +163,7 @@ class HttpTarget:
             return InputError(
                 f"the target refuses {what} (HTTP {status}): {said}",
                 field="target",
-                remedy=REMEDIES.get(part or "", OTHERWISE),
+                remedy=CHECK if status == 404 or status < 400 else REMEDIES.get(part or "", OTHERWISE),
             )
         answer = f"HTTP {status}" if status else "no answer"
         return MeasurementError(f"{self._spec.name} cannot be asked ({answer}) at {what}: {said}")
@@ -238,7 +239,9 @@ class HttpTarget:
                 if ask.stream:
                     reply = await self._joined(response, started)
                 else:
-                    reply = reply_of(read_json(await response.read()))
+                    data = await response.read()
+                    self._refuse_key(data)
+                    reply = reply_of(read_json(data))
         except MalformedError as error:
             return failed(str(error))
         except StreamFailedError as error:
@@ -261,6 +264,7 @@ class HttpTarget:
     async def _joined(self, response: aiohttp.ClientResponse, started: float) -> Reply:
         splitter, joiner, first = EventSplitter(), StreamJoiner(), None
         async for data in response.content.iter_any():
+            self._refuse_key(data)
             for event in splitter.feed(data):
                 if joiner.add(event) and first is None:
                     first = time.perf_counter() - started
@@ -268,6 +272,7 @@ class HttpTarget:
             for event in splitter.end():
                 joiner.add(event)
         reply = reply_of(joiner.whole())
+        self._refuse_key((reply.text or "").encode("utf-8", "replace"))  # it may have come in pieces
         return replace(reply, stream_events=joiner.events, first_token_s=first)
 
     async def forget_prefixes(self) -> bool:
@@ -301,6 +306,15 @@ class HttpTarget:
 
     def _said(self, error: Mapping[str, Any]) -> str:
         return self._scrub(str(error.get("message")))[:SHOWN]
+
+    def _refuse_key(self, data: bytes) -> None:
+        """An answer is noted as it is, so one that quotes the key is not taken for one.
+
+        Raises:
+            MalformedError: it does.
+        """
+        if self._key is not None and self._key.is_in(data):
+            raise MalformedError("the answer holds the key, so it is not kept")
 
     def _scrub(self, text: str) -> str:
         return text if self._key is None else self._key.scrub(text)

@@ -31,6 +31,10 @@ class ApiKey:
         """The key itself, to be sent."""
         return self._text
 
+    def is_in(self, data: bytes) -> bool:
+        """Whether an answer holds it."""
+        return self._text.encode("ascii") in data
+
     def scrub(self, text: str) -> str:
         """A text that came from outside, without the key: servers like to quote it when they refuse it."""
         return text.replace(self._text, REDACTED)

@@ -25,8 +25,9 @@ REMEDIES: Final[Mapping[str, str]] = {
     "stream": "Give --streaming off.",
     "model": "Name a model of the target by --model.",
 }
+CHECK: Final = "Check address and --model."
 OTHERWISE: Final = (
-    "Check address and --model. If it is about a parameter: --own-sampling sends no temperature, --streaming off no "
+    f"{CHECK} If it is about a parameter: --own-sampling sends no temperature, --streaming off no "
     "stream, --top-logprobs -1 asks for no log-probabilities."
 )
 # These are ordinary words in messages; only the field `param` names a part by them.
