@@ -51,8 +51,9 @@ class Metrics:
         scores: for each prompt whose target offers log-probabilities.
         accuracy: None where no prompt expects an answer.
         fingerprints: most common first.
-        smallest_rate: the rate of departures that as many runs as the least-asked prompt has would have shown with the
-            given confidence; None where they are too few to be sure of any.
+        least: answered runs of the prompt that has the fewest.
+        smallest_rate: the rate of departures that so many runs of a prompt show with the given confidence; None where
+            they are too few to be sure of any.
         confidence: of all intervals.
     """
 
@@ -70,6 +71,7 @@ class Metrics:
     scores: Mapping[str, ScoreSpread]
     accuracy: Accuracy | None
     fingerprints: tuple[FingerprintUse, ...]
+    least: int
     smallest_rate: float | None
     confidence: float
 
@@ -102,6 +104,7 @@ def measure(
         raise InputError("no run to measure", field="observations", remedy="Give runs whose seed is fixed.")
     grouped = by_prompt(kept)
     failed = Counter(o.error for o in kept if o.error is not None)
+    least = min(sum(not o.failed for o in runs) for runs in grouped.values())
     return Metrics(
         target=targets[0],
         runs=len(kept),
@@ -119,7 +122,8 @@ def measure(
         scores={prompt_id: s for prompt_id, runs in grouped.items() if (s := score_spread(runs)) is not None},
         accuracy=accuracy(kept, confidence=confidence),
         fingerprints=fingerprints(kept),
-        smallest_rate=smallest_rate_seen(min(map(len, grouped.values())), confidence),
+        least=least,
+        smallest_rate=smallest_rate_seen(least, confidence) if least else None,
         confidence=confidence,
     )
 

@@ -332,6 +332,12 @@ class Plan:
         written = counts.measured * e.max_tokens + counts.background * BACKGROUND_TOKENS + counts.warming
         return (read * prices.input + written * prices.output) / 1e6
 
+    @property
+    def runs_of_a_prompt(self) -> int:
+        """Runs of each prompt that are to agree: all but those without a seed."""
+        e = self.experiment
+        return self.counts.measured // len(self.prompts) * e.seeds.count("fixed") // len(e.seeds)
+
     def warnings(self) -> list[str]:
         """What the plan will not show, in words."""
         said = []

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from samebits.audit.attribution import Attribution, attribute
 from samebits.audit.exhibits import Exhibits, exhibit
+from samebits.audit.intervals import runs_needed
 from samebits.audit.metrics import Metrics, in_words, measure
 from samebits.audit.observation import Observation
 from samebits.audit.plain import plain
@@ -18,6 +19,7 @@ from samebits.errors import MeasurementError
 
 # Causes are sought where people look first, and where differences show first.
 ATTRIBUTED: Final[tuple[View, ...]] = ("text", "logprobs")
+RARE: Final = 0.01  # a rate of departures that matters where many people ask
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,27 @@ def verdict(result: Result) -> list[str]:
         )
     else:
         said.append("Nothing can be said: no prompt has two answers to compare.")
+    if text.verdict == "equal":
+        said.append(_seen(metrics))
     said += _reservations(metrics)
     said += [in_words(view) for view in metrics.views if view.verdict != "not offered"]
     for attribution in result.attributions:
         said += _causes(attribution)
     said.append(f"Seed: {result.seeds.forwarding}.")
+    for name, exercise in (("chunked prefill", result.chunked), ("seed", result.seeds.exercise)):
+        if not exercise.shown and (name != "seed" or result.seeds.unseeded_varies is not None):
+            said.append(f"Not exercised, so that nothing is known about it: {name} ({exercise.why}).")
     return said
+
+
+def _seen(metrics: Metrics) -> str:
+    """How rare a departure of one prompt the runs could have seen, and how many runs a rare one takes."""
+    surely, runs = f"{metrics.confidence:.0%} confidence", f"{metrics.least} runs of one prompt"
+    needed = f"for {RARE:.0%} it takes {runs_needed(RARE, metrics.confidence)} runs of a prompt"
+    if metrics.smallest_rate is None:
+        coin = runs_needed(0.5, metrics.confidence)
+        return f"Seen by {runs} with {surely}: nothing, not even a coin flip, which takes {coin}; {needed}."
+    return f"Seen by {runs} with {surely}: departures of {metrics.smallest_rate:.2%} of them; {needed}."
 
 
 def _reservations(metrics: Metrics) -> Iterable[str]:

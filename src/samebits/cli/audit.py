@@ -257,6 +257,7 @@ def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> Non
         "sampling": f"{sampling}, seed {e.seed}, at most {e.max_tokens} tokens",
         "requests a target": f"{counts.total:,} = {counts.measured:,} measured + {counts.background:,} background + "
         f"{counts.warming:,} warming + {counts.probes:,} probing",
+        "will be seen": _seen(plan.runs_of_a_prompt),
     }
     for name, value in rows.items():
         table.add_row(name, value)
@@ -266,6 +267,14 @@ def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> Non
     console.print(table)
     for warning in plan.warnings():
         _say(console, warning)
+
+
+def _seen(runs: int) -> str:
+    from samebits.audit.intervals import CONFIDENCE, smallest_rate_seen
+
+    rate = smallest_rate_seen(runs, CONFIDENCE)
+    seen = "too few to be sure of anything" if rate is None else f"departures of {rate:.2%} of them"
+    return f"of {runs:,} runs of a prompt, with {CONFIDENCE:.0%} confidence: {seen}"
 
 
 def _show(console: Console, measured: Measured, result: Result) -> None:
