@@ -91,6 +91,33 @@ def test_advice_comes_with_a_configuration(tmp_path: Path) -> None:
     assert again.stderr.startswith("samebits: write")
 
 
+def asked(typed: str) -> subprocess.CompletedProcess[str]:
+    """`samebits advise --json` at a terminal where this is typed, and then the end of input."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, f"{typed}\x04".encode())
+        command = [sys.executable, "-m", "samebits", "advise", "--json"]
+        return subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=120)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_questions_are_asked_until_they_are_answered() -> None:
+    ran = asked("extraction\naudited\nnow\nbatch\ncpu\nnone\n")
+    assert ran.returncode == 0, ran.stderr
+    assert "Who may ask to see the same answer again" in ran.stderr
+    assert "Please select one of the available options" in ran.stderr, "now is no latency"
+    assert json.loads(ran.stdout)["rule"]["level"] == "portable"
+
+
+def test_questions_that_nobody_answers_end_it() -> None:
+    ran = asked("extraction\n")
+    assert ran.returncode == 2
+    assert "samebits: regulation: no answer came" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 def test_without_answers_and_without_a_person_there_is_no_advice() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "samebits", "advise"],

@@ -46,10 +46,17 @@ def _ask() -> Needs:
         raise InputError(
             "is not given, and nobody is there to be asked", field="needs", remedy="Name a YAML file with the answers."
         )
+    from rich.console import Console
+    from rich.prompt import Prompt
+
+    console = Console(stderr=True)  # standard output is for the advice, which may be JSON
     answers = {}
     for name, (wording, known) in QUESTIONS.items():
-        answers[name] = typer.prompt(f"{wording} ({', '.join(known)})")
-    return Needs(**answers)
+        try:
+            answers[name] = Prompt.ask(wording, choices=list(known), console=console)
+        except EOFError:
+            raise InputError("no answer came", field=name, remedy="Answer it, or name a YAML file.") from None
+    return Needs(**answers)  # type: ignore[arg-type]  # each is one of its choices
 
 
 def _write(path: Path, config: str) -> None:

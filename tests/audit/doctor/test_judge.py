@@ -92,6 +92,20 @@ def test_tensorflow_set_after_import_is_too_late() -> None:
     assert finding(seeds, "tensorflow.global_seed").state == "hazard"
 
 
+@pytest.mark.parametrize("name", ["MKL_CBWR", "MKL_DYNAMIC"])
+def test_mkl_inside_torch_reads_once_it_computes(name: str) -> None:
+    """Nobody can see whether it has; so a late setting is no certain one, and is not called ineffective either."""
+    value = {"MKL_CBWR": "COMPATIBLE", "MKL_DYNAMIC": "FALSE"}[name]
+    late = finding(with_variable(GPU, name, value, at_start=False), name)
+    assert late.state == "hazard"
+    assert "only if MKL had not computed anything" in late.hazard
+    for early in (
+        with_variable(GPU, name, value, at_start=True),
+        with_variable(GPU, name, value, at_start=False, loaded=frozenset({"numpy"})),
+    ):
+        assert "had not computed" not in finding(early, name).hazard
+
+
 def test_warn_only_is_not_deterministic() -> None:
     for value, state in (("on", "ok"), ("warn only", "hazard"), ("off", "hazard")):
         facts = replace(GPU, switches={"torch.deterministic_algorithms": value})

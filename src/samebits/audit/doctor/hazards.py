@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 # When a variable is read. Set later, it does nothing, although it can be seen in os.environ.
-Read = Literal["interpreter start", "library load", "first use of CUDA", "each use"]
+Read = Literal["interpreter start", "library load", "first use of MKL", "first use of CUDA", "each use"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +186,8 @@ VARIABLES: Final = (
     ),
     Variable(
         name="MKL_DYNAMIC",
-        read="library load",
-        readers=("mkl",),
+        read="first use of MKL",
+        readers=("mkl", "torch"),
         packages=("mkl", "torch"),
         values=("FALSE", "false", "0"),
         unset="MKL may take fewer threads than it was given",
@@ -195,8 +195,8 @@ VARIABLES: Final = (
     ),
     Variable(
         name="MKL_CBWR",
-        read="library load",
-        readers=("mkl",),
+        read="first use of MKL",
+        readers=("mkl", "torch"),
         packages=("mkl",),
         unset="MKL picks kernels by CPU and alignment",
         set="holds for one CPU type and number of threads; it does not make a row independent of its batch",

@@ -107,6 +107,13 @@ def _variable(variable: Variable, facts: Facts) -> Finding:
     late = _too_late(variable, facts)
     if late:
         return found("ineffective", late)
+    if value is not None and variable.read == "first use of MKL" and _changed(variable, facts):
+        readers = sorted(set(variable.readers) & facts.loaded)
+        if readers:
+            said = (
+                f"set after {', '.join(readers)} had been loaded: it counts only if MKL had not computed anything yet"
+            )
+            return found("hazard", said)
     if value is None:
         return found("hazard", variable.unset) if variable.unset else found("ok", "")
     if variable.set and value not in variable.values:
@@ -120,7 +127,7 @@ def _too_late(variable: Variable, facts: Facts) -> str:
     if variable.name == "PYTHONHASHSEED":
         fixed = value not in (None, "random")
         return "" if facts.hash_fixed or not fixed else "set after Python had started: texts are hashed at random"
-    if facts.at_start is None or value == facts.at_start.get(variable.name) or variable.read == "each use":
+    if not _changed(variable, facts) or variable.read in ("each use", "first use of MKL"):
         return ""
     if variable.read == "first use of CUDA":
         return "set after CUDA was in use: restart with it" if facts.cuda_used else ""
@@ -136,6 +143,11 @@ def _too_late(variable: Variable, facts: Facts) -> str:
             f"set after {', '.join(readers)} had been loaded, which runs {', '.join(map(str, sorted(threads)))} threads"
         )
     return f"set at run time, and {', '.join(readers)} is loaded: it counts only if it was set before that"
+
+
+def _changed(variable: Variable, facts: Facts) -> bool:
+    """Whether it is known to have been set, or set anew, since the process started."""
+    return facts.at_start is not None and facts.now.get(variable.name) != facts.at_start.get(variable.name)
 
 
 def changes(before: Facts, after: Facts) -> list[str]:
