@@ -111,7 +111,7 @@ def _variable(variable: Variable, facts: Facts) -> Finding:
         readers = sorted(set(variable.readers) & facts.loaded)
         if readers:
             said = (
-                f"set after {', '.join(readers)} had been loaded: it counts only if MKL had not computed anything yet"
+                f"set after {', '.join(readers)} had been loaded: it counts only if MKL had not computed anything"
             )
             return found("hazard", said)
     if value is None:
