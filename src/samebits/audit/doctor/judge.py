@@ -110,9 +110,7 @@ def _variable(variable: Variable, facts: Facts) -> Finding:
     if value is not None and variable.read == "first use of MKL" and _changed(variable, facts):
         readers = sorted(set(variable.readers) & facts.loaded)
         if readers:
-            said = (
-                f"set after {', '.join(readers)} had been loaded: it counts only if MKL had not computed anything"
-            )
+            said = f"set after {', '.join(readers)} had been loaded: it counts only if MKL had not computed anything"
             return found("hazard", said)
     if value is None:
         return found("hazard", variable.unset) if variable.unset else found("ok", "")

@@ -11,6 +11,7 @@ from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.words import estimate, interval, share, told
 
 Pairs = Sequence[tuple[str, str]]
+MOST_ITEMS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,17 @@ def accuracy_facts(target: TargetDocument) -> Pairs:
             f"{share(min(a.passes))} to {share(max(a.passes))} over {len(a.passes)} passes, prompts: {len(a.items)}"
         )
     undecided = sum(item.undecided for item in a.items)
+    flipping = sorted(
+        (item for item in a.items if item.flips), key=lambda item: (-item.flips / item.runs, item.prompt_id)
+    )
+    flips = "; ".join(f"{item.prompt_id}: {item.flips} of {item.runs}" for item in flipping[:MOST_ITEMS])
+    more = f"; and {len(flipping) - MOST_ITEMS} items more" if len(flipping) > MOST_ITEMS else ""
     return (
         ("accuracy, mean", estimate(a.mean)),
         ("from pass to pass", passes),
         ("worst and best possible", f"{share(a.worst_possible)} and {share(a.best_possible)}"),
         ("sometimes right, sometimes wrong", f"{undecided} of {len(a.items)}"),
+        ("runs whose answer flips, by item", f"{flips}{more}" if flips else "none"),
     )
 
 
