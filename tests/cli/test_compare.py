@@ -122,6 +122,19 @@ def test_wrong_input_names_the_field(
     assert capsys.readouterr().err.startswith(f"samebits: {field}:")
 
 
+def test_one_answer_a_prompt_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def once(incoming: Incoming) -> Answer:
+        return steady(incoming) if incoming.number < 5 else Answer("no more", status=400)
+
+    for name in "ab":
+        with stub(once) as server:
+            audited(server, tmp_path / name, prompts=prompts_of(4), runs=2, times=1, orders=1)
+    assert compare(tmp_path / "a", tmp_path / "b") == 3
+    said = capsys.readouterr()
+    assert said.err.startswith("samebits: no prompt has two answers on both sides")
+    assert "4 failed runs are not compared" in said.out
+
+
 def test_two_targets_of_one_audit(tmp_path: Path) -> None:
     """As a user does it: a YAML file, an audit, and its journal compared."""
     (tmp_path / "p.jsonl").write_text('{"messages": [{"role": "user", "content": "Say 1"}]}\n')
