@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import email.utils
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -301,13 +302,19 @@ def every(n: int, fault: Answer) -> Callable[[Incoming], Answer]:
     return lambda incoming: fault if incoming.number % n == n - 1 else Answer("yes")
 
 
-def test_a_rate_limit_is_waited_for_by_everybody(tmp_path: Path) -> None:
+def in_two_seconds() -> str:
+    """As a date of HTTP, which has whole seconds: one to two seconds from now."""
+    return email.utils.formatdate(time.time() + 2, usegmt=True)
+
+
+@pytest.mark.parametrize("retry_after", [lambda: "1", in_two_seconds])
+def test_a_rate_limit_is_waited_for_by_everybody(tmp_path: Path, retry_after: Callable[[], str]) -> None:
     quiet: list[float] = []
 
     def limited(incoming: Incoming) -> Answer:
         if incoming.number == 6:
             quiet.append(time.monotonic())
-            return Answer("slow down", status=429, headers={"retry-after": "1"})
+            return Answer("slow down", status=429, headers={"retry-after": retry_after()})
         if quiet and incoming.number > 12:
             assert time.monotonic() - quiet[0] > 0.9, "a request came although the server had asked for quiet"
         return Answer("yes", delay=0.01)

@@ -61,6 +61,16 @@ def test_people_get_a_table_and_the_tests_of_bits() -> None:
     assert "a row alone and in a batch" in ran.stdout
 
 
+def test_a_home_that_cannot_be_used_and_no_programs_are_no_obstacle(tmp_path: Path) -> None:
+    """As in a container with a read-only file system: nothing is written, and no tool is called."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o500)
+    ran = samebits("doctor", "--json", HOME=str(home), PATH="", TMPDIR=str(home))
+    assert ran.returncode == 0, ran.stderr
+    assert list(home.iterdir()) == []
+    assert json.loads(ran.stdout)["facts"]["gpus"] == [] or Path("/proc/driver/nvidia").exists()
+
+
 def test_a_script_may_print_and_import_its_neighbours(tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("print('not JSON')")
     (tmp_path / "script.py").write_text("import neighbour")
