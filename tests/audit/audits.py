@@ -15,7 +15,7 @@ from samebits.audit.journal import Journal, read_journal
 from samebits.audit.observation import Observation
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.prompts import Prompt
-from samebits.audit.targets import HttpSpec
+from samebits.audit.targets import HttpSpec, TargetSpec
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,31 @@ def plan_of(prompts: tuple[Prompt, ...], **values: Any) -> Plan:
     return Plan(Experiment(**({"runs": 4, "concurrency": (1,), "max_tokens": 8} | values)), prompts)
 
 
+def audited_as_planned(
+    spec: TargetSpec,
+    path: Path,
+    plan: Plan,
+    *,
+    timeout: float = 60.0,
+    resend: bool = False,
+    limit: float | None = None,
+) -> Audited:
+    """Carries out the plan.
+
+    Args:
+        path: of the journal.
+        limit: seconds after which the audit is broken off.
+    """
+
+    async def work(journal: Journal) -> list[Measured]:
+        async with asyncio.timeout(limit):
+            return await carry_out(plan, [spec], journal, timeout=timeout, resend=resend)
+
+    with Journal(path, plan.digest(()), plan.document()) as journal:
+        [measured] = asyncio.run(work(journal))
+    return Audited(measured, list(read_journal(path)))
+
+
 def audited(
     server: Stub,
     path: Path,
@@ -46,19 +71,6 @@ def audited(
     limit: float | None = None,
     **values: Any,
 ) -> Audited:
-    """Audits the server with `plan_of` these prompts and values.
-
-    Args:
-        path: of the journal.
-        limit: seconds after which the audit is broken off.
-    """
-    plan = plan_of(prompts, **values)
+    """Audits the server with `plan_of` these prompts and values."""
     spec = HttpSpec(name="stub", url=server.url)
-
-    async def work(journal: Journal) -> list[Measured]:
-        async with asyncio.timeout(limit):
-            return await carry_out(plan, [spec], journal, timeout=timeout, resend=resend)
-
-    with Journal(path, plan.digest(()), plan.document()) as journal:
-        [measured] = asyncio.run(work(journal))
-    return Audited(measured, list(read_journal(path)))
+    return audited_as_planned(spec, path, plan_of(prompts, **values), timeout=timeout, resend=resend, limit=limit)

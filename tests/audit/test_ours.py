@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
+from audits import Audited, audited_as_planned
 from live import NAME, live
 
 from samebits import LLM
-from samebits.audit.carry_out import Measured, carry_out
-from samebits.audit.journal import Journal, read_journal
-from samebits.audit.observation import Observation
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.prompts import Prompt
 from samebits.audit.result import evaluate, verdict
@@ -38,14 +35,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return write_model(tmp_path_factory.mktemp("model"))
 
 
-def audit(
-    spec: TargetSpec, path: Path, experiment: Experiment, prompts: Sequence[Prompt] = PROMPTS
-) -> tuple[Measured, list[Observation]]:
-    plan = Plan(experiment, tuple(prompts))
-    with Journal(path, plan.digest(()), plan.document()) as journal:
-        work = carry_out(plan, [spec], journal, timeout=60, resend=False, advance=lambda name, count: None)
-        [measured] = asyncio.run(work)
-    return measured, list(read_journal(path))
+def audit(spec: TargetSpec, path: Path, experiment: Experiment, prompts: Sequence[Prompt] = PROMPTS) -> Audited:
+    return audited_as_planned(spec, path, Plan(experiment, tuple(prompts)))
 
 
 def test_the_engine_repeats_itself_in_every_bit(folder: str, tmp_path: Path) -> None:
@@ -53,7 +44,7 @@ def test_the_engine_repeats_itself_in_every_bit(folder: str, tmp_path: Path) -> 
         **SETTINGS, concurrency=(1, 8), load=("off", "on"), prefix=("cold", "warm"), streaming=("off", "on")
     )
     spec = ModelSpec(name="ours", path=folder, chunk=64)
-    _, observations = audit(spec, tmp_path / "j", experiment)
+    observations = audit(spec, tmp_path / "j", experiment).observations
     result = evaluate(observations)
     for view in ("body", "text", "token_ids", "logprobs"):
         assert result.metrics.view(view).verdict == "equal", view  # type: ignore[arg-type]
@@ -68,7 +59,7 @@ def test_the_engine_repeats_itself_in_every_bit(folder: str, tmp_path: Path) -> 
 
 def test_negative_control_without_a_seed_the_same_audit_finds_differences(folder: str, tmp_path: Path) -> None:
     experiment = Experiment(**SETTINGS, concurrency=(4,), temperature=1.0, seeds=("fixed", "none"))
-    _, observations = audit(ModelSpec(name="ours", path=folder), tmp_path / "j", experiment)
+    observations = audit(ModelSpec(name="ours", path=folder), tmp_path / "j", experiment).observations
     result = evaluate(observations)
     assert result.repeat_rate == 1, "seeded runs repeat"
     assert result.seeds.unseeded_varies is True
@@ -81,8 +72,9 @@ def test_the_server_repeats_itself_and_tells_its_seeds(folder: str, tmp_path: Pa
         experiment = Experiment(
             **SETTINGS, concurrency=(1, 4), prefix=("cold", "warm"), streaming=("off", "on"), temperature=0.8
         )
-        measured, observations = audit(HttpSpec(name="ours", url=server.url), tmp_path / "j", experiment)
+        ran = audit(HttpSpec(name="ours", url=server.url), tmp_path / "j", experiment)
         fingerprint = llm.fingerprint
+    measured, observations = ran.measured, ran.observations
     result = evaluate(observations)
     assert measured.notes == {}, "our own server takes everything that is asked"
     assert measured.known["model"] == NAME
@@ -98,7 +90,8 @@ def test_the_server_repeats_itself_and_tells_its_seeds(folder: str, tmp_path: Pa
 def test_a_prompt_that_does_not_fit_is_a_failed_run(folder: str, tmp_path: Path) -> None:
     too_long = Prompt(id="long", messages=({"role": "user", "content": "x" * 600},))
     experiment = Experiment(**SETTINGS, concurrency=(1,))
-    _, observations = audit(ModelSpec(name="ours", path=folder), tmp_path / "j", experiment, [PROMPTS[1], too_long])
+    spec = ModelSpec(name="ours", path=folder)
+    observations = audit(spec, tmp_path / "j", experiment, [PROMPTS[1], too_long]).observations
     failed = {o.prompt_id: o.error for o in observations if o.failed}
     assert failed == {"long": "ContextLengthError"}
     assert evaluate(observations).repeat_rate == 0.5
