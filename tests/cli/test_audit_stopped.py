@@ -143,3 +143,11 @@ def test_a_first_question_that_is_refused_binds_nobody(folder: Path, capsys: pyt
         assert "goes on" not in said.out
         assert not (folder / "j").exists()
         assert here(server.url, *OPTIONS, "--journal", "j", "--own-sampling") == 0
+        # The refusal of the second of two targets comes before the first is asked for more than an answer.
+        with stub(lambda incoming: Answer("yes")) as other:
+            entries = [{"target": other.url, "name": "a"}, {"target": server.url, "name": "b"}]
+            (folder / "t.yaml").write_text(json.dumps({"targets": entries}))
+            assert here("t.yaml", *OPTIONS, "--journal", "k") == 2
+            assert len(other.requests) == 1
+            assert not (folder / "k").exists()
+            assert here("t.yaml", *OPTIONS, "--journal", "k", "--own-sampling") == 0

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from samebits.audit.journal import Journal
 from samebits.audit.plan import Plan
 from samebits.audit.run import Progress, Runner
-from samebits.audit.targets import TargetSpec, open_target
+from samebits.audit.targets import HttpSpec, Target, TargetSpec, open_target
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,29 @@ async def carry_out(
         InputError: a target cannot be used as it was named.
         MeasurementError: a target cannot be asked, or not any more.
     """
-    results = []
     # All of them before the first is asked: a key that is missing is no surprise after hours.
     targets = [open_target(spec, timeout=timeout) for spec in specs]
+    known = dict(journal.past.known)
+
+    async def first_question(spec: TargetSpec, target: Target) -> None:
+        known[spec.name] = await target.open(plan.probes(), known.get(spec.name))
+        if spec.name not in journal.past.known:
+            journal.opened(spec.name, known[spec.name])
+        opened(spec.name, target.notes)
+
+    # Servers are asked their first questions before anything is paid for: what one of them refuses may change the plan
+    # for all. Models in this process have nothing to refuse, and are not all held in memory at once.
     for spec, target in zip(specs, targets, strict=True):
-        try:
-            earlier = journal.past.known.get(spec.name)
-            known = await target.open(plan.probes(), earlier)
-            if earlier is None:
-                journal.opened(spec.name, known)
-            opened(spec.name, target.notes)
+        if isinstance(spec, HttpSpec):
+            async with _closing(target):
+                await first_question(spec, target)
+    results = []
+    for spec, target in zip(specs, targets, strict=True):
+        async with _closing(target):
+            if spec.name in known:
+                known[spec.name] = await target.open(plan.probes(), known[spec.name])
+            else:
+                await first_question(spec, target)
             runner = Runner(
                 plan,
                 spec.name,
@@ -72,7 +86,13 @@ async def carry_out(
                 advance=lambda count, name=spec.name: advance(name, count),  # type: ignore[misc]
             )
             await runner.run()
-            results.append(Measured(spec.name, known, target.notes, runner.progress))
-        finally:
-            await asyncio.shield(target.close())
+            results.append(Measured(spec.name, known[spec.name], target.notes, runner.progress))
     return results
+
+
+@asynccontextmanager
+async def _closing(target: Target) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await asyncio.shield(target.close())

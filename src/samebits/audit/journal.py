@@ -58,12 +58,12 @@ class Past:
 
     @property
     def begun(self) -> bool:
-        """Whether it holds more than a head: a target was opened, or asked."""
-        return bool(self.known or self.sent or self.done)
+        """Whether a request of the plan left, so that it may have been paid."""
+        return bool(self.sent or self.done)
 
 
 class Journal:
-    """An open journal. One process has it at a time. One in which nothing was noted yet may be taken for another plan.
+    """An open journal. One process has it at a time. One of a plan of which no request left may be taken for another.
 
     Args:
         path: created when it does not exist.
@@ -72,7 +72,7 @@ class Journal:
 
     Attributes:
         past: what was there.
-        begun: whether anything but the head was noted, now or then.
+        begun: whether a request of the plan left, now or then.
 
     Raises:
         InputError: the file belongs to another plan or process, cannot be written, or a line is damaged.
@@ -112,7 +112,6 @@ class Journal:
         self._sync: asyncio.Future[None] | None = None
 
     def _write(self, line: Mapping[str, Any] | str) -> None:
-        self.begun = True
         text = line if isinstance(line, str) else json.dumps(line, separators=(",", ":")) + "\n"
         data = text.encode("ascii")
         if self._failed:  # what follows a line that was cut short would make it a damaged one
@@ -130,6 +129,7 @@ class Journal:
 
     def sent(self, target: str, step: int) -> None:
         """Notes that the request of a step is about to leave."""
+        self.begun = True
         self._write(f'{{"sent":{step},"target":{json.dumps(target)}}}\n')
 
     def add(self, observation: Observation) -> None:

@@ -213,7 +213,7 @@ def _run(
 
 
 def _say_how_to_go_on(console: Console, journal: Journal) -> None:
-    if not journal.begun:  # no question was answered: what is wrong comes before a file of it
+    if not journal.begun:  # there is nothing to go on with
         journal.path.unlink(missing_ok=True)
         return
     name = shlex.quote(str(journal.path))
