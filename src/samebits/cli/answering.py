@@ -96,6 +96,8 @@ class Answering:
 
     async def _app(self, recorded: Recorded) -> _App:
         asked = recorded.body["model"]["asked"]
+        if recorded.body["model"]["engine"] == "upstream" and self.source.config is None and self.source.model is None:
+            raise MeasurementError(f"{recorded.id} was answered by an upstream: name its server's file with --config")
         fingerprint, date = recorded.body["model"]["fingerprint"], recorded.body["date"]
         key = "config" if self.source.config is not None else (asked, fingerprint, date)
         if key not in self._apps:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -78,5 +79,5 @@ def _ask(method: str, url: str, body: bytes | None, key_env: str | None) -> Any:
         with error:
             said = error.read().decode("utf-8", "replace")
         raise InputError(f"answers {error.code}: {said[:300]}", field="url", remedy="See the message.") from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise InputError(f"cannot be asked: {error}", field="url", remedy="Start the server, or name it.") from None

@@ -33,6 +33,8 @@ def parse_url(url: str) -> URL:
     if parsed.drivername == "sqlite":
         if not parsed.database or parsed.database == ":memory:" or parsed.host:
             raise InputError("names no file", field="ledger.url", remedy=_REMEDY)
+        if parsed.query:
+            raise InputError(f"has options: {', '.join(parsed.query)}", field="ledger.url", remedy=_REMEDY)
         return parsed
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
@@ -103,7 +105,9 @@ def _postgresql(url: URL, readonly: bool) -> sa.Engine:
         pool_pre_ping=True,
         connect_args={
             "connect_timeout": 10,
-            "options": f"-c synchronous_commit=on -c default_transaction_read_only={'on' if readonly else 'off'}",
+            "tcp_user_timeout": int(1000 * BUSY_S),  # a machine that is gone says nothing, and nobody waits for ever
+            "options": f"-c synchronous_commit=on -c default_transaction_read_only={'on' if readonly else 'off'} "
+            f"-c lock_timeout={BUSY_S:.0f}s",
         },
     )
 

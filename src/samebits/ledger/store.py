@@ -163,6 +163,11 @@ class Ledger:
         with reading(self.engine) as connection:
             return read_one(connection, tenant, seq)
 
+    def is_in(self, path: Path) -> bool:
+        """Whether a file that exists is the database of this ledger."""
+        place = self.engine.url.database if self.engine.dialect.name == "sqlite" else None
+        return place is not None and path.samefile(place)
+
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
