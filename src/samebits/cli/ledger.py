@@ -55,10 +55,10 @@ def time_of(text: str, field: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    found = (moment - _EPOCH) // datetime.timedelta(microseconds=1) * 1000
-    if abs(found) >= 2**63:
+    time_ns = (moment - _EPOCH) // datetime.timedelta(microseconds=1) * 1000
+    if abs(time_ns) >= 2**63:
         raise InputError(f"{text!r} is out of range", field=field, remedy="Give a year from 1678 to 2261.")
-    return found
+    return time_ns
 
 
 def moment(time_ns: int) -> str:
@@ -235,18 +235,34 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File; standard output when not given.", show_default=False)] = None,
 ) -> None:
     """Write records as lines of JSON, which can be imported and checked elsewhere."""
-    from samebits.ledger.lines import to_line
-
     with open_ledger(url) as ledger:
         check_chain_exists(ledger, tenant)
         if out is not None and out.exists() and ledger.is_in(out):
             raise InputError(f"{out} is the ledger itself", field="out", remedy="Name another file.")
-        lines = map(to_line, ledger.records(tenant))
+        lines = map(_line, ledger.records(tenant))
         if out is None:
             for line in lines:
                 sys.stdout.write(line.decode())
             return
         _write(out, lines)
+
+
+def _line(record: Record) -> bytes:
+    """A record as a line. One that was changed and is JSON still is carried along, for fsck to find it there too."""
+    from samebits.ledger.canonical import canonical
+    from samebits.ledger.chain import intact
+    from samebits.ledger.lines import to_line
+
+    if record.body is not None and not intact(record):
+        try:
+            good = canonical(json.loads(record.body)) == record.body
+        except (ValueError, RecursionError):
+            good = False
+        if not good:  # it would make the lines behind it unreadable
+            raise LedgerError(
+                f"record {record.seq} of {record.tenant!r} is damaged, and cannot be written; see samebits ledger fsck"
+            )
+    return to_line(record)
 
 
 def _write(out: Path, lines: Iterator[bytes]) -> None:

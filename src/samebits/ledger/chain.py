@@ -50,6 +50,16 @@ def hash_of(record: Record) -> str:
     )
 
 
+def typed(record: Record) -> bool:
+    """Whether every field is of its type: a column of SQLite may hold anything, after damage or by somebody's hand."""
+    return (
+        type(record.seq) is int
+        and type(record.time_ns) is int
+        and (record.body is None or type(record.body) is bytes)
+        and all(type(text) is str for text in (record.tenant, record.id, record.kind, record.hash, record.body_digest))
+    )
+
+
 def intact(record: Record) -> bool:
     """Whether hash and body are those that belong to the record; a pruned body cannot differ."""
     return hash_of(record) == record.hash and (record.body is None or digest(record.body) == record.body_digest)

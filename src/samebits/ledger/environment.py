@@ -118,7 +118,9 @@ def _packages() -> dict[str, Package]:
     found = {}
     for distribution in metadata.distributions():
         if name := normalised(distribution.metadata["Name"] or ""):
-            found[name] = Package(distribution.version, _own_files() if name == "samebits" else _files_of(name, distribution))
+            found[name] = Package(
+                distribution.version, _own_files() if name == "samebits" else _files_of(name, distribution)
+            )
     return dict(sorted(found.items()))
 
 

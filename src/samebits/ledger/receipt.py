@@ -22,7 +22,7 @@ PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _HEADER: Final = ("tenant", "seq", "id", "kind", "time", "prev", "body_digest", "hash")
 _PREDICATE: Final = ("record", "route", "date", "model", "level", "digests", "seed")
 _MODEL: Final = ("name", "revision", "fingerprint", "engine")
-_DIGESTS: Final = tuple(field.name for field in fields(Digests)) + ("request", "answer", "error")
+_DIGESTS: Final = (*(field.name for field in fields(Digests)), "request", "answer", "error")
 _TIME: Final = re.compile(r"-?[0-9]{1,20}")
 MOST_BYTES: Final = 1 << 20
 

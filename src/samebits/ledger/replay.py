@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 
 from samebits.errors import MeasurementError, SamebitsError
 from samebits.ledger.canonical import canonical, digest
-from samebits.ledger.chain import intact
 from samebits.ledger.causes import Again, first_difference, likely_cause
+from samebits.ledger.chain import intact
 from samebits.ledger.entry import Record
 from samebits.ledger.form import restored
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from samebits.errors import InputError
+from samebits.errors import InputError, LedgerError
 from samebits.ledger.body import SALT_BYTES, Sealed
 from samebits.ledger.canonical import canonical
 from samebits.ledger.database import writing
@@ -70,6 +70,8 @@ def _prune_some(ledger: Ledger, tenant: str, before_ns: int, reason: str) -> int
         found = connection.execute(sa.select(records.c.seq).where(old).order_by(records.c.seq).limit(AT_ONCE)).scalars()
         spans = Spans()
         for seq in found:
+            if type(seq) is not int:
+                raise LedgerError(f"a position in the chain of {tenant!r} is damaged; see samebits ledger fsck")
             spans.add(seq)
         if not len(spans):
             return 0
