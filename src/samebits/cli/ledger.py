@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from samebits.cli import EXIT_DIFFERENCE
-from samebits.errors import InputError, LedgerError
+from samebits.errors import InputError, LedgerError, MeasurementError
 
 if TYPE_CHECKING:
     from samebits.ledger import Ledger, Record
@@ -191,7 +191,7 @@ def fsck(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every record, link and head. Exit code 1: something was changed, removed or damaged."""
+    """Check every record, link and head. Exit code 1: something was changed, removed or damaged; 3: no head in --anchors."""
     from samebits.ledger.fsck import check, check_lines, summary
 
     if (url is None) == (file is None):
@@ -210,6 +210,8 @@ def fsck(
         _tell(report, time.perf_counter() - start)
     if report.count:
         raise typer.Exit(EXIT_DIFFERENCE)
+    if anchors is not None and report.records and not report.anchors:
+        raise MeasurementError(f"{anchors} holds no head: there was nothing to compare the ledger with")
 
 
 def _tell(report: Report, seconds: float) -> None:
@@ -266,7 +268,11 @@ def _line(record: Record) -> bytes:
 
 
 def _write(out: Path, lines: Iterator[bytes]) -> None:
-    """Into a new file that gets its name when it is whole."""
+    """Into a new file that gets its name when it is whole; into what is no file, such as a pipe, as it comes."""
+    if out.exists() and not out.is_file():
+        with out.open("wb") as file:
+            file.writelines(lines)
+        return
     part = out.with_name(out.name + ".part")
     with part.open("wb") as file:
         file.writelines(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -137,7 +138,7 @@ def _of_one(ledger: Ledger, what: str | None, key: Path | None) -> Record:
 
     if what is None or "=" in what:
         raise InputError("is of one record", field="request", remedy="Name it by its id or receipt.")
-    if Path(what).is_file():
+    if os.path.isfile(what):
         receipt = read_receipt(Path(what), key)
         record = ledger.at(receipt.record.tenant, receipt.record.seq)
         if record is None or record.hash != receipt.record.hash:

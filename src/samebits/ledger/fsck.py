@@ -199,8 +199,10 @@ def check_chain(report: Report, tenant: str, chain: Iterable[Record], anchors: I
     wanted: dict[int, set[str]] = {}
     for anchor in anchors:
         wanted.setdefault(anchor.head.seq, set()).add(anchor.head.hash)
+    if report.anchors and not wanted:
+        report.note(f"{tenant}: no head of this chain is anchored")
     missing, explained = Spans(), Spans()
-    seq, time_ns, last = 0, 0, Head()
+    seq, time_ns, last = 0, -(2**63), Head()
     for record in chain:
         report.records += 1
         if not typed(record):

@@ -49,6 +49,10 @@ def prune(ledger: Ledger, before_ns: int, reason: str, tenant: str | None = None
     """
     if not reason.strip():
         raise InputError("is empty", field="reason", remedy="Say why, such as: retention of 30 days.")
+    try:
+        canonical(reason)
+    except InputError as error:
+        raise InputError(error.message, field="reason", remedy=error.remedy) from None
     result = []
     for name in [tenant] if tenant is not None else sorted(ledger.heads()):
         bodies = tombstones = 0
