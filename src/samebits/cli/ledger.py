@@ -191,7 +191,10 @@ def fsck(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every record, link and head. Exit code 1: something was changed, removed or damaged; 3: no head in --anchors."""
+    """Check every record, link and head.
+
+    Exit codes: 0 intact, 1 something was changed, removed or damaged, 3 no head in --anchors to compare with.
+    """
     from samebits.ledger.fsck import check, check_lines, summary
 
     if (url is None) == (file is None):

@@ -118,7 +118,7 @@ def write_lock(lock: Mapping[str, Any], path: Path) -> None:
     try:
         path.write_text(json.dumps(lock, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}", field="out", remedy="Name a file.") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}", field="file", remedy="Name another.") from error
 
 
 def read_lock(path: Path) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def read_lock(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, or is no lock of this format.
     """
     try:
-        lock = json.loads(path.read_bytes())
+        lock = json.loads(path.read_bytes(), object_pairs_hook=_once)
         canonical(lock)
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}", field="lock", remedy="Make it: samebits lock.") from error
@@ -138,6 +138,13 @@ def read_lock(path: Path) -> dict[str, Any]:
         if not isinstance(lock.get(part), dict):
             raise InputError(f"{path} lacks the part {part}", field="lock", remedy="Make it anew: samebits lock.")
     return lock
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a name stands twice in one object")
+    return found
 
 
 def differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
