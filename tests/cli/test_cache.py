@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.cli.test_ledger import samebits
 
@@ -108,7 +109,8 @@ def test_keys_and_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with stub() as upstream:
         models["m"]["base_url"] = upstream.url
         with live({}, models=models, keys=["ada key-of-ada-1", "bob key-of-bob-1"]) as server:
-            server.http.post("/v1/chat/completions", json=body)  # as ada
+            ada_s = {"authorization": "Bearer key-of-ada-1"}
+            assert httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=ada_s).status_code == 200
             none = samebits("cache", "stats", "--url", server.url)
             assert (none.returncode, "answers 401" in none.stderr) == (2, True)
 
