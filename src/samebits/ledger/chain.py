@@ -52,11 +52,11 @@ def hash_of(record: Record) -> str:
 
 def typed(record: Record) -> bool:
     """Whether every field is of its type: a column of SQLite may hold anything, after damage or by somebody's hand."""
+    tenant, seq, id, kind, time_ns, _, hash, body, body_digest = record
     return (
-        type(record.seq) is int
-        and type(record.time_ns) is int
-        and (record.body is None or type(record.body) is bytes)
-        and all(type(text) is str for text in (record.tenant, record.id, record.kind, record.hash, record.body_digest))
+        type(seq) is type(time_ns) is int
+        and type(tenant) is type(id) is type(kind) is type(hash) is type(body_digest) is str
+        and (body is None or type(body) is bytes)
     )
 
 
