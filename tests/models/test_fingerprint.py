@@ -48,7 +48,7 @@ def answer(folder: Path, profile: str = "fp32") -> tuple[str, object]:
     with LLM(str(folder), profile) as llm:
         [completion] = llm.generate(PROMPT, SamplingParams(max_tokens=24, logprobs=0, seed=1))
         assert completion.logprobs is not None
-        return llm.fingerprint, (completion.token_ids, completion.logprobs.tobytes())
+        return llm.fingerprint, (completion.text, completion.token_ids, completion.logprobs.tobytes())
 
 
 MOVING: dict[str, Callable[[Path], None]] = {

@@ -98,7 +98,7 @@ def _sqlite(url: URL, readonly: bool) -> sa.Engine:
 
 
 def _turn_to_wal(connection: sqlite3.Connection) -> None:
-    """Makes a new file one with a log; where another process does the same, SQLite would not wait but refuse at once."""
+    """Makes a new file one with a log; where another process does the same, SQLite does not wait but refuses."""
     deadline = time.monotonic() + BUSY_S
     while True:
         try:
