@@ -124,6 +124,43 @@ def test_a_file_that_would_be_misread(tmp_path: Path, content: str, said: str) -
     assert caught.value.field == "config"
 
 
+@pytest.mark.parametrize("number", [".nan", ".inf", "-.inf"])
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("request_timeout: {}", "request_timeout"),
+        ("cache: {{ttl: {}}}", "cache.ttl"),
+        ("policies: {{p: {{force: {{temperature: {}}}}}}}", "policies.p.force.temperature"),
+        ("policies: {{p: {{default: {{x: [1, {}]}}}}}}", "policies.p.default.x.1"),
+    ],
+)
+def test_a_number_that_is_none_is_not_taken_for_a_default(tmp_path: Path, line: str, place: str, number: str) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("models: {m: {path: x}}\n" + line.format(number))
+    with pytest.raises(InputError, match="is no finite number") as caught:
+        read_config(path)
+    assert caught.value.field == place
+    path.write_text("models: {m: {path: x}}\n" + line.format(1.0))
+    make_config(read_config(path))
+
+
+@pytest.mark.parametrize(
+    ("ledger", "field"),
+    [
+        ({"anchors": "x"}, "anchors"),
+        ({"privacy": "redacted"}, "privacy"),
+        ({"patterns": {"a": "b"}}, "patterns"),
+        ({"url": "sqlite:///x", "patterns": {"a": "b"}}, "patterns"),
+        ({"url": "sqlite:///x", "privacy": "redacted", "patterns": {"a": 5}}, "patterns.a"),
+    ],
+)
+def test_rules_of_a_ledger_need_one(ledger: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_config(MODELS | {"ledger": ledger})
+    assert caught.value.field == f"ledger.{field}"
+    make_config(MODELS | {"ledger": {"url": "sqlite:///x", "privacy": "redacted", "patterns": {"a": "b"}}})
+
+
 def test_aliases_and_defaults_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "samebits.yaml"
     path.write_text(

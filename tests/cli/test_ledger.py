@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from tests.ledger.conftest import make_entry
 
 from samebits.cli import _run as run_verb
 from samebits.ledger import Ledger
+from samebits.ledger.keys import PRIVATE_NAME, write_new
 
 
 @dataclass(frozen=True)
@@ -127,3 +130,84 @@ def test_wrong_input_is_said_in_a_line(tmp_path: Path) -> None:
         assert result.returncode == 2, arguments
         assert "Traceback" not in result.stderr
         assert "hunter2" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("list", "--limit", "-1"), "limit"),
+        (("list", "--kind", "anwser"), "kind"),
+        (("list", "--tenant", "defualt"), "tenant"),
+        (("list", "--since", "9" * 30 + "d"), "since"),
+        (("list", "--since", "0001-01-01"), "since"),
+        (("export", "--tenant", "defualt"), "tenant"),
+        (("prune", "--before", "1s", "--reason", "x", "--tenant", "defualt"), "tenant"),
+        (("prune", "--before", "1s", "--reason", "\udcff"), "reason"),
+    ],
+)
+def test_what_would_choose_nothing_by_mistake_is_refused(url: str, arguments: tuple[str, ...], field: str) -> None:
+    ran = samebits("ledger", *arguments, "--url", url)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(f"samebits: {field}: ")
+    with Ledger.open(url, readonly=True) as ledger:
+        assert all(record.body is not None for record in ledger.records())
+
+
+def test_pruning_a_ledger_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    ran = samebits(
+        "ledger", "prune", "--url", f"sqlite:///{tmp_path}/typo.db", "--before", "1s", "--reason", "retention"
+    )
+    assert (ran.returncode, "there is no file" in ran.stderr) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_replaces_neither_the_ledger_nor_a_device(url: str, tmp_path: Path) -> None:
+    database = tmp_path / "ledger.db"
+    before = database.read_bytes()
+    link = tmp_path / "link"
+    link.symlink_to(database)
+    for out in (database, link):
+        ran = samebits("ledger", "export", "--url", url, "--out", out)
+        assert (ran.returncode, "is the ledger itself" in ran.stderr) == (2, True)
+    assert database.read_bytes() == before
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as beside:
+        read = beside.submit(pipe.read_bytes)
+        assert samebits("ledger", "export", "--url", url, "--out", pipe).returncode == 0
+        assert read.result(30).decode() == samebits("ledger", "export", "--url", url).stdout
+    assert pipe.is_fifo()
+    assert not (tmp_path / "pipe.part").exists()
+
+
+def change(tmp_path: Path, body: bytes) -> None:
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("UPDATE records SET body = ? WHERE tenant = 'default' AND seq = 1", (body,))
+        connection.commit()
+
+
+def test_a_record_that_was_changed_is_not_shown_as_what_was_recorded(url: str, tmp_path: Path) -> None:
+    write_new(tmp_path / "keys")
+    receipt = ("show", make_entry(1).id, "--url", url, "--receipt", "--key", tmp_path / "keys" / PRIVATE_NAME)
+    assert samebits("ledger", *receipt).returncode == 0  # negative control
+    assert "changed" not in samebits("ledger", "list", "--url", url).stdout
+    for body in (b"{}", b"no json", b'{"a":1}\n{"b":2}'):
+        change(tmp_path, body)
+        rows = samebits("ledger", "list", "--url", url).stdout.splitlines()
+        assert ["changed since it was stored" in row for row in rows] == [True, False, False]
+        for arguments in (receipt, receipt[:4]):
+            ran = samebits("ledger", *arguments)
+            assert (ran.returncode, ran.stdout, "was changed" in ran.stderr) == (2, "", True)
+        exported = samebits("ledger", "export", "--url", url, "--out", tmp_path / "out.jsonl")
+        assert exported.returncode == (0 if body == b"{}" else 2)  # what is JSON still is found in the export
+    change(tmp_path, b"{}")
+    samebits("ledger", "export", "--url", url, "--out", tmp_path / "out.jsonl")
+    assert "body: default 1" in samebits("ledger", "fsck", "--file", tmp_path / "out.jsonl").stdout
+
+
+def test_anchors_that_hold_nothing_are_no_check(url: str, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    ran = samebits("ledger", "fsck", "--url", url, "--anchors", empty)
+    assert (ran.returncode, "holds no head" in ran.stderr) == (3, True)
+    assert samebits("ledger", "fsck", "--url", url, "--anchors", tmp_path / "anchors").returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.api.live import write_model
@@ -82,3 +83,45 @@ def test_wrong_input_is_said_in_a_line(config: Path, tmp_path: Path) -> None:
     ):
         ran = samebits("lock", *arguments)
         assert (ran.returncode, ran.stdout) == (2, ""), arguments
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"policy": "critical"}, "server.policy"),
+        ({"date": "2025-01-01"}, "server.date"),
+        ({"tenants": {"a": {"policy": "critical"}}}, "server.tenants.a"),
+        ({"policies": {"p": {"seed": 3}}}, "server.policies.p"),
+        ({"models": {"m": {"failover": ["n"]}, "n": {}}}, "models.m.failover"),
+        ({"models": {"m": {"stronger": "n"}, "n": {}}}, "models.m.stronger"),
+        ({"models": {"other": {}}}, "models.other"),
+        ({"models": {"m": {}, "u": {"engine": "upstream", "base_url": "http://127.0.0.1:1"}}}, "server.upstreams"),
+    ],
+)
+def test_a_server_that_would_answer_otherwise_does_not_start(
+    config: Path, folder: Path, tmp_path: Path, change: dict[str, Any], said: str
+) -> None:
+    lock = tmp_path / "samebits.lock"
+    assert samebits("lock", "--config", config, "--file", lock).returncode == 0
+    assert samebits("lock", "--config", config, "--file", lock, "--check").returncode == 0  # negative control
+    ours = {"path": str(folder), "profile": "fp32"}
+    for keys in change.get("models", {}).values():
+        if keys.get("engine") != "upstream":
+            keys |= ours
+    config.write_text(json.dumps(json.loads(config.read_text()) | change))
+    ran = samebits("serve", "--config", config, "--locked", lock)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"{said}: " in ran.stderr
+    assert "differences from" in ran.stderr.splitlines()[-1]
+
+
+def test_under_the_vendor_profile_threads_are_locked(config: Path, tmp_path: Path) -> None:
+    lock = tmp_path / "samebits.lock"
+    for profile, code in (("vendor", 1), ("fp32", 0)):
+        keys = json.loads(config.read_text())
+        keys["models"]["m"] |= {"profile": profile, "threads": 2}
+        config.write_text(json.dumps(keys))
+        assert samebits("lock", "--config", config, "--file", lock).returncode == 0
+        keys["models"]["m"]["threads"] = 1
+        config.write_text(json.dumps(keys))
+        assert samebits("lock", "--config", config, "--file", lock, "--check", "--bits").returncode == code

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import io
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -268,3 +270,48 @@ def test_what_does_not_belong_to_a_receipt_fails(receipt: Path) -> None:
     assert samebits("verify", receipt, "--key", here / "none").code == 2
     assert samebits("verify", here / "none", "--key", key).code == 2
     assert samebits("verify", receipt, "--key", key, "--rerun").code == 2
+
+
+def test_an_upstreams_answer_is_not_compared_with_a_model_that_is_called_alike(
+    tmp_path: Path, folder: str, entries: dict[str, Entry]
+) -> None:
+    of_upstream = replace(entries["greedy"], model=replace(entries["greedy"].model, asked=folder, engine="upstream"))
+    here = replace(entries["greedy"], id="here", model=replace(entries["greedy"].model, asked=folder))
+    url = ledger_of(tmp_path, of_upstream, replace(here, request={**here.request, "model": folder}))  # type: ignore[dict-item]
+    ran = samebits("replay", "--all", "--url", url)
+    assert (ran.code, ran.out) == (3, "1 same, 0 differ, 1 not measured\n"), ran
+    assert "was answered by an upstream: name its server's file with --config" in ran.err
+
+
+def test_a_record_that_was_changed_is_not_blamed_on_the_model(
+    tmp_path: Path, folder: str, entries: dict[str, Entry]
+) -> None:
+    url = ledger_of(tmp_path, entries["greedy"], entries["seeded"])
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        connection.execute("UPDATE records SET body = replace(CAST(body AS TEXT), ?, ?) WHERE seq = 2", ("1.5", "0.5"))
+        connection.execute("UPDATE records SET body = CAST(body AS BLOB) WHERE seq = 2")
+        connection.commit()
+    for query in (("--all",), (f"model={NAME}",)):
+        ran = samebits("replay", *query, "--url", url, "--model", folder)
+        assert (ran.code, ran.out) == (3, "1 same, 0 differ, 1 not measured\n"), ran
+        assert "id-seeded: the record was changed since it was stored" in ran.err
+
+
+def test_a_ledger_that_was_changed_does_not_confirm_a_receipt(receipt: Path) -> None:
+    url, key = f"sqlite:///{receipt.parent}/ledger.db", receipt.parent / "keys" / PUBLIC_NAME
+    assert samebits("verify", receipt, "--key", key, "--url", url).code == 0
+    with closing(sqlite3.connect(receipt.parent / "ledger.db")) as connection:
+        connection.execute("UPDATE records SET body = ?", (b"{}",))
+        connection.commit()
+    ran = samebits("verify", receipt, "--key", key, "--url", url)
+    assert (ran.code, "was changed since it was stored" in ran.err) == (1, True)
+
+
+def test_a_configuration_that_is_wrong_is_said_once(tmp_path: Path, entries: dict[str, Entry]) -> None:
+    url, config = ledger_of(tmp_path, entries["greedy"], entries["seeded"]), tmp_path / "samebits.yaml"
+    config.write_text('{"models": {"m": {"pth": "x"}}}')
+    for path in (config, tmp_path / "none"):
+        ran = samebits("replay", "--all", "--url", url, "--config", path)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+    ran = samebits("replay", "x" * 5000, "--url", url)
+    assert (ran.code, "holds 0 answers" in ran.err) == (3, True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +149,44 @@ def test_the_digest_of_a_package_does_not_depend_on_where_it_is() -> None:
     there = "a-1.dist-info/RECORD,,\na/b.py,sha256=x,1\n../../../bin/a,sha256=other,1\na/__pycache__/b.pyc,,\n"
     assert _files(here) == _files(there) != _files(here.replace("=x", "=w"))
     assert _files(None) is None
+
+
+def test_a_file_of_a_moving_package_that_was_changed_is_seen(tmp_path: Path) -> None:
+    """What an installer noted says nothing of what somebody did later."""
+    (tmp_path / "a.py").write_bytes(b"x = 1\n")
+    noted = base64.urlsafe_b64encode(hashlib.sha256(b"x = 1\n").digest()).rstrip(b"=").decode()
+    record = f"a.py,sha256={noted},6\na-1.dist-info/RECORD,,\n"
+    assert _files(record, tmp_path.joinpath) == _files(record)
+    (tmp_path / "a.py").write_bytes(b"x = 2\n")
+    changed = _files(record, tmp_path.joinpath)
+    (tmp_path / "a.py").unlink()
+    assert len({changed, _files(record), _files(record, tmp_path.joinpath)}) == 3
+
+
+def test_the_packages_here_are_as_they_were_installed() -> None:
+    for name in MOVING - {"samebits"}:
+        noted = _files(metadata.distribution(name).read_text("RECORD"))
+        assert environment().packages[name].digest == noted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"lock": FORMAT}),
+        json.dumps(lock() | {"environment": []}),
+        json.dumps(lock() | {"prompts": None}),
+        json.dumps(lock() | {"x": float("nan")}),
+        json.dumps(lock()).replace('"contract"', '"contract": "other", "contract"'),
+        f'{{"lock": "{FORMAT}", "server": ' + "[" * 100_000,
+    ],
+)
+def test_what_is_no_whole_lock_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bad").write_text(text)
+    with pytest.raises(InputError, match="lock"):
+        read_lock(tmp_path / "bad")
+
+
+def test_a_lock_without_packages_can_tell_nothing() -> None:
+    now = lock()
+    del now["environment"]["packages"]
+    assert [d.moves for d in differences(now, lock())] == [True]

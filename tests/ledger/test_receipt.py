@@ -20,7 +20,7 @@ from samebits.ledger.canonical import canonical, digest
 from samebits.ledger.chain import Head, link
 from samebits.ledger.entry import Record
 from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, Signer, read_public, read_signer, write_new
-from samebits.ledger.receipt import PAYLOAD_TYPE, envelope, receipt_of, statement_of, verify
+from samebits.ledger.receipt import PAYLOAD_TYPE, envelope, pre_authentication, receipt_of, statement_of, verify
 
 ROOT = Path(__file__).parents[2]
 SIGNER = Signer.of(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
@@ -106,11 +106,54 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
         {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"seq": 43}}},
         {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"seq": "42"}}},
         {"predicate": STATEMENT["predicate"] | {"digests": STATEMENT["predicate"]["digests"] | {"answer": DIGEST}}},
+        {"predicate": STATEMENT["predicate"] | {"digests": None}},
+        {"predicate": STATEMENT["predicate"] | {"digests": {"answer": STATEMENT["predicate"]["digests"]["answer"]}}},
+        {"predicate": STATEMENT["predicate"] | {"digests": STATEMENT["predicate"]["digests"] | {"form": 5}}},
+        {"predicate": STATEMENT["predicate"] | {"model": {}}},
+        {"predicate": STATEMENT["predicate"] | {"model": "m"}},
+        {"predicate": STATEMENT["predicate"] | {"level": 5}},
+        {"predicate": STATEMENT["predicate"] | {"seed": 1.5}},
+        {"predicate": STATEMENT["predicate"] | {"seed": True}},
+        {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"time": "9" * 5000}}},
+        {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"time": "٣"}}},
     ],
 )
 def test_a_signed_statement_must_agree_with_itself(change: dict[str, Any]) -> None:
     with pytest.raises(ReceiptInvalid):
         verify(envelope(canonical(STATEMENT | change), SIGNER), SIGNER.public)
+
+
+def test_a_receipt_of_what_is_no_answer_is_refused() -> None:
+    """Signed, with a hash that is right: the format is of answers."""
+    fields = {"tenant": "t", "id": "i", "time_ns": 5, "body": vector_record().body or b""}
+    for kind, good in (("answer", True), ("error", False)):
+        signed = envelope(canonical(statement_of(link(Head(), kind=kind, **fields))), SIGNER)  # type: ignore[arg-type]
+        if good:
+            assert verify(signed, SIGNER.public).record.kind == kind
+        else:
+            with pytest.raises(ReceiptInvalid, match="of an answer"):
+                verify(signed, SIGNER.public)
+
+
+def test_the_type_of_the_payload_is_signed(receipt: bytes) -> None:
+    outer = json.loads(receipt)
+    other = outer | {"payloadType": "application/json"}
+    with pytest.raises(ReceiptInvalid, match="no envelope"):
+        verify(canonical(other), SIGNER.public)
+    signature = SIGNER.sign(pre_authentication("application/json", base64.b64decode(outer["payload"])))
+    forged = [{"keyid": SIGNER.public.id, "sig": base64.b64encode(signature).decode()}]
+    with pytest.raises(ReceiptInvalid, match="signature"):
+        verify(canonical(outer | {"signatures": forged}), SIGNER.public)
+
+
+def test_half_a_pair_of_keys_is_not_left_behind(tmp_path: Path) -> None:
+    write_new(tmp_path)
+    (tmp_path / PRIVATE_NAME).unlink()
+    public = (tmp_path / PUBLIC_NAME).read_bytes()
+    with pytest.raises(InputError, match="never overwritten"):
+        write_new(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [PUBLIC_NAME]
+    assert (tmp_path / PUBLIC_NAME).read_bytes() == public
 
 
 def test_forms_that_say_the_same_are_refused(receipt: bytes) -> None:

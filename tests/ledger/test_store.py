@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from samebits.errors import InputError
 from samebits.ledger import Ledger
 from samebits.ledger.canonical import GENESIS
 from samebits.ledger.chain import intact
-from samebits.ledger.database import parse_url
+from samebits.ledger.database import _turn_to_wal, parse_url
 from samebits.ledger.fsck import check
 from samebits.ledger.tables import REVISION, metadata
 
 SPAWN = multiprocessing.get_context("spawn")
+FORK = multiprocessing.get_context("fork")
 
 
 def test_what_is_appended_is_read_back(url: str) -> None:
@@ -86,6 +88,53 @@ def test_two_processes_of_eight_threads_write_one_chain(url: str) -> None:
     assert (report.count, report.records) == (0, 160)
     assert len({record.id for record in found}) == 160
     assert {tenant: head.seq for tenant, head in report.heads.items()} == {"t0": 80, "t1": 80}
+
+
+def open_and_append(url: str, barrier: Any, number: int) -> None:
+    """Makes the ledger, at the same time as others, and appends; the target of a process."""
+    barrier.wait()
+    with Ledger.open(url) as ledger:
+        for i in range(5):
+            ledger.append([make_entry(number * 100 + i, tenant=f"t{i % 2}")])
+
+
+def test_eight_processes_make_one_ledger_at_the_same_time(tmp_path: Path) -> None:
+    for number in range(3):
+        url, barrier = f"sqlite:///{tmp_path}/{number}.db", FORK.Barrier(8)
+        processes = [FORK.Process(target=open_and_append, args=(url, barrier, p)) for p in range(8)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert [process.exitcode for process in processes] == [0] * 8
+        with Ledger.open(url, readonly=True) as ledger:
+            report = check(ledger)
+        assert (report.count, report.records) == (0, 40)
+
+
+class Busy:
+    """A connection to a file that another process turns into one with a log."""
+
+    def __init__(self, code: int, times: int) -> None:
+        self.code, self.times, self.asked = code, times, 0
+
+    def execute(self, statement: str) -> sqlite3.Cursor:
+        self.asked += 1
+        if self.asked <= self.times:
+            error = sqlite3.OperationalError("database is locked")
+            error.sqlite_errorcode = self.code
+            raise error
+        return sqlite3.connect(":memory:").execute(statement)
+
+
+def test_a_file_that_another_process_turns_is_waited_for() -> None:
+    busy = Busy(sqlite3.SQLITE_BUSY_RECOVERY, 3)
+    _turn_to_wal(busy)  # type: ignore[arg-type]
+    assert busy.asked == 4
+    full = Busy(sqlite3.SQLITE_FULL, 1)
+    with pytest.raises(sqlite3.OperationalError):
+        _turn_to_wal(full)  # type: ignore[arg-type]
+    assert full.asked == 1
 
 
 def test_a_clock_that_goes_back_is_flagged_and_does_not_reorder(url: str) -> None:

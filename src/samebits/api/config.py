@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import ipaddress
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +131,18 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(
             f"holds more than {MOST_VALUES} values, aliases written out", field="config", remedy="Use fewer aliases."
         )
+    if (place := _not_finite(content)) is not None:
+        raise InputError("is no finite number", field=place, remedy="Give a number, or leave the key out.")
     return content
+
+
+def _not_finite(value: Any, place: str = "") -> str | None:
+    """Where a value holds NaN or an infinity, which JSON would make null: the default, without a word."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else place
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inside = (_not_finite(item, f"{place}.{name}" if place else str(name)) for name, item in parts)
+    return next((found for found in inside if found is not None), None)
 
 
 def _is_larger(value: Any, most: int) -> bool:

@@ -155,5 +155,6 @@ def _recorder(config: ServerConfig) -> Recorder:
         return Recorder()
     from samebits.ledger import AsyncLedger, Ledger
 
-    ledger = AsyncLedger(Ledger.open(keys.url, privacy=Privacy(keys.privacy), anchors=keys.anchors))
+    privacy = Privacy(keys.privacy) if keys.patterns is None else Privacy(keys.privacy, keys.patterns)
+    ledger = AsyncLedger(Ledger.open(keys.url, privacy=privacy, anchors=keys.anchors))
     return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id())

@@ -19,6 +19,7 @@ from samebits.ledger.replay import Recorded
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message
 
+    from samebits.api.config import ServerConfig
     from samebits.llm import LLM
 
 PROFILES: Final = ("bf16", "fp32", "int8")
@@ -53,6 +54,21 @@ class Source:
     def __post_init__(self) -> None:
         if self.config is not None and (self.model is not None or self.profile is not None):
             raise InputError("names models itself", field="config", remedy="Leave --model and --profile out.")
+        if self.config is not None:  # what is wrong with it is said once, and not of every record
+            self.settings()
+
+    def settings(self) -> ServerConfig:
+        """The configuration, without its ledger: what is replayed is no answer to anybody.
+
+        Raises:
+            InputError: the file is wrong.
+        """
+        from samebits.api.config import make_config, read_config
+
+        assert self.config is not None
+        values = read_config(self.config)
+        values.pop("ledger", None)
+        return make_config(values)
 
 
 @dataclass
@@ -96,6 +112,8 @@ class Answering:
 
     async def _app(self, recorded: Recorded) -> _App:
         asked = recorded.body["model"]["asked"]
+        if recorded.body["model"]["engine"] == "upstream" and self.source.config is None and self.source.model is None:
+            raise MeasurementError(f"{recorded.id} was answered by an upstream: name its server's file with --config")
         fingerprint, date = recorded.body["model"]["fingerprint"], recorded.body["date"]
         key = "config" if self.source.config is not None else (asked, fingerprint, date)
         if key not in self._apps:
@@ -108,12 +126,10 @@ class Answering:
 
     def _make(self, asked: str, fingerprint: str | None, date: str | None) -> _App:
         from samebits.api.app import load_models, make_app
-        from samebits.api.config import make_config, read_config
+        from samebits.api.config import make_config
 
         if self.source.config is not None:
-            values = read_config(self.source.config)
-            values.pop("ledger", None)  # what is replayed is no answer to anybody
-            config = make_config(values)
+            config = self.source.settings()
             return _App(make_app(config, load_models(config)), config.date.isoformat(), [])
         path = self.source.model or asked
         llm = self._load(path, fingerprint)

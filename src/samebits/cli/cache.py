@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -66,6 +68,8 @@ def _read(path: Path) -> dict[str, Any]:
 def _ask(method: str, url: str, body: bytes | None, key_env: str | None) -> Any:
     from samebits.audit.targets.keys import read_key
 
+    if not url.startswith(("http://", "https://")):
+        raise InputError("is no address of a server", field="url", remedy="Give http://HOST:PORT.")
     key = read_key(env=key_env, file=None)
     headers = {"content-type": "application/json"} | (
         {} if key is None else {"authorization": f"Bearer {key.reveal()}"}
@@ -75,8 +79,9 @@ def _ask(method: str, url: str, body: bytes | None, key_env: str | None) -> Any:
         with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as response:
             return json.load(response)
     except urllib.error.HTTPError as error:
-        with error:
+        said = ""
+        with error, contextlib.suppress(OSError, http.client.HTTPException):  # the status says enough
             said = error.read().decode("utf-8", "replace")
         raise InputError(f"answers {error.code}: {said[:300]}", field="url", remedy="See the message.") from None
-    except (urllib.error.URLError, OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
         raise InputError(f"cannot be asked: {error}", field="url", remedy="Start the server, or name it.") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import sys
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from samebits.cli import EXIT_DIFFERENCE
-from samebits.errors import InputError
+from samebits.errors import InputError, LedgerError, MeasurementError
 
 if TYPE_CHECKING:
     from samebits.ledger import Ledger, Record
@@ -25,7 +26,9 @@ app = typer.Typer(help="Look at a ledger, check it, carry it elsewhere, prune it
 Url = Annotated[str, typer.Option(help="sqlite:///FILE or postgresql://USER@HOST/DATABASE.", show_default=False)]
 Tenant = Annotated[str | None, typer.Option(help="One tenant's chain; all when not given.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-_AGE: Final = re.compile(r"(\d+)([smhdw])")
+_AGE: Final = re.compile(r"([0-9]{1,12})([smhdw])")
+_YEARS: Final = 1961 * 31556952  # seconds: what datetime can show on both sides of 1970
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -43,7 +46,7 @@ def time_of(text: str, field: str) -> int:
         InputError: it is neither.
     """
     if found := _AGE.fullmatch(text):
-        return time.time_ns() - int(found[1]) * _SECONDS[found[2]] * 10**9
+        return max(0, time.time_ns() - int(found[1]) * _SECONDS[found[2]] * 10**9)
     try:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -52,19 +55,38 @@ def time_of(text: str, field: str) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=datetime.UTC)
-    return int(moment.timestamp() * 1e6) * 1000
+    time_ns = (moment - _EPOCH) // datetime.timedelta(microseconds=1) * 1000
+    if abs(time_ns) >= 2**63:
+        raise InputError(f"{text!r} is out of range", field=field, remedy="Give a year from 1678 to 2261.")
+    return time_ns
 
 
 def moment(time_ns: int) -> str:
     """A time as ISO 8601, UTC, to the millisecond."""
     seconds, rest = divmod(time_ns, 10**9)
+    if not -_YEARS < seconds < _YEARS:  # no clock said so: the record is damaged, and can be listed all the same
+        return f"{time_ns} ns"
     return f"{datetime.datetime.fromtimestamp(seconds, datetime.UTC):%Y-%m-%dT%H:%M:%S}.{rest // 10**6:03d}Z"
 
 
 def body_of(record: Record) -> dict[str, Any]:
     """The body as a mapping; empty once it was pruned."""
+    from samebits.ledger.chain import intact
+
+    if not intact(record):
+        raise LedgerError(
+            f"record {record.seq} of {record.tenant!r} was changed since it was stored; see samebits ledger fsck"
+        )
     body: dict[str, Any] = {} if record.body is None else json.loads(record.body)
     return body
+
+
+def check_chain_exists(ledger: Ledger, tenant: str | None) -> None:
+    """Refuses a tenant without a chain: a name that is spelled wrong must not pass for an empty one."""
+    if tenant is not None and next(ledger.records(tenant), None) is None:
+        raise InputError(
+            f"{tenant!r:.80} has no chain here", field="tenant", remedy=f"Use one of: {', '.join(ledger.heads())}."
+        )
 
 
 @app.command("list")
@@ -80,15 +102,27 @@ def list_records(
     as_json: AsJson = False,
 ) -> None:
     """List records, oldest first."""
+    from samebits.ledger.chain import intact
+    from samebits.ledger.entry import KINDS
+    from samebits.ledger.tombstone import TOMBSTONE
+
     start = None if since is None else time_of(since, "since")
+    if kind not in (None, *KINDS, TOMBSTONE):
+        raise InputError(
+            f"{kind!r:.80} is unknown", field="kind", remedy=f"Use one of: {', '.join((*KINDS, TOMBSTONE))}."
+        )
+    if limit < 0:
+        raise InputError(f"{limit} is negative", field="limit", remedy="Give a number, or 0 for all.")
     shown = 0
     with open_ledger(url) as ledger:
+        check_chain_exists(ledger, tenant)
         for record in ledger.records(tenant):
             if (kind is not None and record.kind != kind) or (start is not None and record.time_ns < start):
                 continue
-            body = body_of(record)
+            good = intact(record)
+            body = body_of(record) if good else {}
             names = body.get("model", {})
-            if model is not None and model not in (names.get("asked"), names.get("name")):
+            if good and model is not None and model not in (names.get("asked"), names.get("name")):
                 continue
             if limit and shown == limit:
                 typer.echo(f"samebits: there are more than {limit}; give --limit 0", err=True)
@@ -103,12 +137,15 @@ def list_records(
                 "model": names.get("name") or names.get("asked"),
                 "level": body.get("level", {}).get("declared"),
                 "pruned": record.body is None,
+                "intact": good,
             }
             typer.echo(json.dumps(row) if as_json else _row(row))
 
 
 def _row(row: dict[str, Any]) -> str:
     rest = "pruned" if row["pruned"] else f"{row['model'] or '-'}  {row['level'] or '-'}"
+    if not row["intact"]:
+        rest = "changed since it was stored: see samebits ledger fsck"
     return f"{row['tenant']} {row['seq']:>6}  {row['time']}  {row['kind']:<9} {row['id']}  {rest}"
 
 
@@ -130,6 +167,7 @@ def show(
         raise InputError("is not in this ledger", field="id", remedy="See samebits ledger list.")
     if not receipt:
         for record in records:
+            body_of(record)  # what was changed is not shown as what was recorded
             typer.echo(json.dumps(json.loads(to_line(record)), indent=2, ensure_ascii=False))
         return
     from samebits.ledger.keys import PRIVATE_NAME, default_folder, read_signer
@@ -153,7 +191,10 @@ def fsck(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check every record, link and head. Exit code 1: something was changed, removed or damaged."""
+    """Check every record, link and head.
+
+    Exit codes: 0 intact, 1 something was changed, removed or damaged, 3 no head in --anchors to compare with.
+    """
     from samebits.ledger.fsck import check, check_lines, summary
 
     if (url is None) == (file is None):
@@ -172,6 +213,8 @@ def fsck(
         _tell(report, time.perf_counter() - start)
     if report.count:
         raise typer.Exit(EXIT_DIFFERENCE)
+    if anchors is not None and report.records and not report.anchors:
+        raise MeasurementError(f"{anchors} holds no head: there was nothing to compare the ledger with")
 
 
 def _tell(report: Report, seconds: float) -> None:
@@ -197,10 +240,11 @@ def export(
     out: Annotated[Path | None, typer.Option(help="File; standard output when not given.", show_default=False)] = None,
 ) -> None:
     """Write records as lines of JSON, which can be imported and checked elsewhere."""
-    from samebits.ledger.lines import to_line
-
     with open_ledger(url) as ledger:
-        lines = map(to_line, ledger.records(tenant))
+        check_chain_exists(ledger, tenant)
+        if out is not None and out.exists() and ledger.is_in(out):
+            raise InputError(f"{out} is the ledger itself", field="out", remedy="Name another file.")
+        lines = map(_line, ledger.records(tenant))
         if out is None:
             for line in lines:
                 sys.stdout.write(line.decode())
@@ -208,11 +252,35 @@ def export(
         _write(out, lines)
 
 
+def _line(record: Record) -> bytes:
+    """A record as a line. One that was changed and is JSON still is carried along, for fsck to find it there too."""
+    from samebits.ledger.canonical import canonical
+    from samebits.ledger.chain import intact
+    from samebits.ledger.lines import to_line
+
+    if record.body is not None and not intact(record):
+        try:
+            good = canonical(json.loads(record.body)) == record.body
+        except (ValueError, RecursionError):
+            good = False
+        if not good:  # it would make the lines behind it unreadable
+            raise LedgerError(
+                f"record {record.seq} of {record.tenant!r} is damaged, and cannot be written; see samebits ledger fsck"
+            )
+    return to_line(record)
+
+
 def _write(out: Path, lines: Iterator[bytes]) -> None:
-    """Into a new file that gets its name when it is whole."""
+    """Into a new file that gets its name when it is whole; into what is no file, such as a pipe, as it comes."""
+    if out.exists() and not out.is_file():
+        with out.open("wb") as file:
+            file.writelines(lines)
+        return
     part = out.with_name(out.name + ".part")
     with part.open("wb") as file:
         file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
     part.replace(out)
 
 
@@ -242,7 +310,9 @@ def prune(
     """Remove the bodies of old records. Their headers stay, and a tombstone in the chain says why."""
     from samebits.ledger.tombstone import prune as prune_records
 
+    open_ledger(url).close()  # what is not there is not made, only to hold nothing that can be pruned
     with open_ledger(url, readonly=False) as ledger:
+        check_chain_exists(ledger, tenant)
         for result in prune_records(ledger, time_of(before, "before"), reason, tenant):
             typer.echo(f"{result.tenant}: {result.bodies} bodies removed, {result.tombstones} tombstones added")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -137,7 +138,7 @@ def _of_one(ledger: Ledger, what: str | None, key: Path | None) -> Record:
 
     if what is None or "=" in what:
         raise InputError("is of one record", field="request", remedy="Name it by its id or receipt.")
-    if Path(what).is_file():
+    if os.path.isfile(what):
         receipt = read_receipt(Path(what), key)
         record = ledger.at(receipt.record.tenant, receipt.record.seq)
         if record is None or record.hash != receipt.record.hash:
@@ -179,11 +180,15 @@ def _query(text: str) -> dict[str, Any]:
 
 
 def _matches(record: Record, wanted: dict[str, Any]) -> bool:
+    from samebits.ledger.chain import intact
+
     if record.time_ns < wanted.get("since", record.time_ns):
         return False
     names = wanted.keys() & {"model", "fingerprint", "policy"}
     if not names or record.body is None:
         return not names
+    if not intact(record):  # nobody knows what it was of; it is chosen, and found not to be measurable
+        return True
     body = json.loads(record.body)
     said = {
         "model": (body["model"]["asked"], body["model"]["name"]),

@@ -101,11 +101,14 @@ def _check_text(found: Receipt, name: str, path: Path) -> None:
 
 def _check_ledger(found: Receipt, url: str) -> None:
     from samebits.cli.ledger import open_ledger
+    from samebits.ledger.chain import intact
 
     with open_ledger(url) as ledger:
         record = ledger.at(found.record.tenant, found.record.seq)
     if record is None or record.hash != found.record.hash:
         raise ReceiptInvalid("the ledger does not hold its record")
+    if not intact(record):
+        raise ReceiptInvalid("the ledger's record was changed since it was stored; see samebits ledger fsck")
 
 
 def _again(found: Receipt, request: Path | None, url: str | None) -> Iterator[Recorded]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from samebits.gateway.route import Route
 from samebits.gateway.settings import TenantConfig
 from samebits.gateway.stream import Stream, late
 
+log = logging.getLogger(__name__)
 _PREFIX: Final = {CHAT: "chatcmpl", COMPLETIONS: "cmpl", RESPONSES: "resp"}
 CACHE_HEADER: Final = "x-samebits-cache"
 
@@ -246,7 +248,12 @@ class Gateway:
     def _note(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._notes.add(task)
-        task.add_done_callback(self._notes.discard)
+        task.add_done_callback(self._noted)
+
+    def _noted(self, task: asyncio.Task[None]) -> None:
+        self._notes.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:  # there is no client to tell it to
+            log.warning("it is not recorded that a client went away: %s", error)
 
 
 def _status(plan: Plan) -> str:

@@ -94,9 +94,24 @@ class TenantConfig:
 
 @dataclass(frozen=True)
 class LedgerConfig:
-    """Where records of answers go."""
+    """Where records of answers go.
+
+    Raises:
+        InputError: rules for a ledger, and no ledger; or patterns for another mode than ``redacted``.
+    """
 
     url: str | None = key(None, "Database: sqlite:///FILE or postgresql://…; none")
     anchors: str | None = key(None, "File to which heads of the chains are noted; none")
     privacy: Privacy = key("full", "What is stored of texts: full, digest-only or redacted")
+    patterns: dict[str, str] | None = key(
+        None, "Names and regular expressions of what redacted replaces; the standard ones (docs/guide/ledger.md)"
+    )
     receipts: bool = key(True, "Name a receipt in each answer")
+
+    def __post_init__(self) -> None:
+        if self.url is None:
+            for name in ("anchors", "patterns", "privacy"):
+                if getattr(self, name) not in (None, "full"):
+                    raise InputError("is of a ledger, and there is none", field=name, remedy="Give ledger.url too.")
+        if self.patterns is not None and self.privacy != "redacted":
+            raise InputError("is for privacy: redacted", field="patterns", remedy="Set that, or leave it out.")

@@ -185,7 +185,7 @@ def _anchor(line: bytes) -> Anchor | None:
         if said["anchor"] != ANCHOR_FORMAT or not isinstance(said["seq"], int):
             return None
         return Anchor(str(said["tenant"]), Head(said["seq"], str(said["hash"])), int(said["time"]))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 
 
@@ -195,5 +195,5 @@ def _stamp(line: bytes, number: int, recent: list[bytes]) -> Stamp | None:
         if said["anchor"] != STAMP_FORMAT or not 0 < said["lines"] <= len(recent):
             return None
         return Stamp(number, b"".join(recent[-said["lines"] :]), base64.b64decode(said["token"], validate=True))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None

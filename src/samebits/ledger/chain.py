@@ -50,6 +50,16 @@ def hash_of(record: Record) -> str:
     )
 
 
+def typed(record: Record) -> bool:
+    """Whether every field is of its type: a column of SQLite may hold anything, after damage or by somebody's hand."""
+    tenant, seq, id, kind, time_ns, _, hash, body, body_digest = record
+    return (
+        type(seq) is type(time_ns) is int
+        and type(tenant) is type(id) is type(kind) is type(hash) is type(body_digest) is str
+        and (body is None or type(body) is bytes)
+    )
+
+
 def intact(record: Record) -> bool:
     """Whether hash and body are those that belong to the record; a pruned body cannot differ."""
     return hash_of(record) == record.hash and (record.body is None or digest(record.body) == record.body_digest)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +35,8 @@ def parse_url(url: str) -> URL:
     if parsed.drivername == "sqlite":
         if not parsed.database or parsed.database == ":memory:" or parsed.host:
             raise InputError("names no file", field="ledger.url", remedy=_REMEDY)
+        if parsed.query:
+            raise InputError(f"has options: {', '.join(parsed.query)}", field="ledger.url", remedy=_REMEDY)
         return parsed
     if parsed.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return parsed.set(drivername="postgresql+psycopg")
@@ -77,8 +81,11 @@ def _sqlite(url: URL, readonly: bool) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:
+        if readonly:
+            return
+        _turn_to_wal(connection)
         # A pruned body is overwritten. A commit returns when the disk has the log.
-        for pragma in () if readonly else ("secure_delete=ON", "journal_mode=WAL", "synchronous=FULL"):
+        for pragma in ("secure_delete=ON", "synchronous=FULL"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @sa.event.listens_for(engine, "begin")
@@ -88,6 +95,20 @@ def _sqlite(url: URL, readonly: bool) -> sa.Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _turn_to_wal(connection: sqlite3.Connection) -> None:
+    """Makes a new file one with a log; where another process does the same, SQLite does not wait but refuses."""
+    deadline = time.monotonic() + BUSY_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").close()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.005, 0.02))
+        else:
+            return
 
 
 def _mode(path: Path) -> str:
@@ -103,7 +124,9 @@ def _postgresql(url: URL, readonly: bool) -> sa.Engine:
         pool_pre_ping=True,
         connect_args={
             "connect_timeout": 10,
-            "options": f"-c synchronous_commit=on -c default_transaction_read_only={'on' if readonly else 'off'}",
+            "tcp_user_timeout": int(1000 * BUSY_S),  # a machine that is gone says nothing, and nobody waits for ever
+            "options": f"-c synchronous_commit=on -c default_transaction_read_only={'on' if readonly else 'off'} "
+            f"-c lock_timeout={BUSY_S:.0f}s",
         },
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import platform
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -28,7 +31,8 @@ class Package:
     """An installed distribution.
 
     Attributes:
-        digest: of the digests of its files; None where they are not known.
+        digest: of the digests of its files, as they were installed; of `MOVING` as they are now. None where they are
+            not known.
     """
 
     version: str
@@ -114,21 +118,42 @@ def _packages() -> dict[str, Package]:
     found = {}
     for distribution in metadata.distributions():
         if name := normalised(distribution.metadata["Name"] or ""):
-            files = _own_files() if name == "samebits" else _files(distribution.read_text("RECORD"))
-            found[name] = Package(distribution.version, files)
+            found[name] = Package(
+                distribution.version, _own_files() if name == "samebits" else _files_of(name, distribution)
+            )
     return dict(sorted(found.items()))
 
 
-def _files(record: str | None) -> str | None:
-    """Digest of what a wheel brought, the same wherever it is installed: scripts, which hold paths, are left out."""
+def _files_of(name: str, distribution: metadata.Distribution) -> str | None:
+    record = distribution.read_text("RECORD")
+    if name not in MOVING:
+        return _files(record)  # to read all of them would take as long as to load a model
+    return _files(record, lambda path: Path(str(distribution.locate_file(path))))
+
+
+def _files(record: str | None, place: Callable[[str], Path] | None = None) -> str | None:
+    """Digest of what a wheel brought, the same wherever it is installed: scripts, which hold paths, are left out.
+
+    Args:
+        place: where a file is, to look at what it holds now; else what was noted when it was installed is believed.
+    """
     if record is None:
         return None
     kept = []
     for row in csv.reader(record.splitlines()):
         path, hashed = row[0], row[1] if len(row) > 1 else ""
         if hashed and not path.startswith("..") and not path.endswith(_OF_INSTALLERS):
-            kept.append(f"{path} {hashed}\n")
+            kept.append(f"{path} {hashed if place is None else _hashed(place(path))}\n")
     return digest("".join(sorted(kept)).encode())
+
+
+def _hashed(path: Path) -> str:
+    """What RECORD says of a file that was not changed."""
+    try:
+        found = hashlib.sha256(path.read_bytes()).digest()
+    except OSError:
+        return "absent"
+    return f"sha256={base64.urlsafe_b64encode(found).rstrip(b'=').decode()}"
 
 
 def _own_files() -> str:

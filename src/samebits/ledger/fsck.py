@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from samebits.errors import LedgerError
 from samebits.ledger.anchors import Anchor, Stamp, read_anchors
 from samebits.ledger.canonical import digest
-from samebits.ledger.chain import Head, hash_of
+from samebits.ledger.chain import Head, hash_of, typed
 from samebits.ledger.database import reading
 from samebits.ledger.entry import Record
 from samebits.ledger.lines import LineDamagedError, Lines
@@ -158,7 +158,7 @@ def _check_chains(report: Report, ledger: Ledger, noted: Mapping[str, list[Ancho
     try:
         with reading(ledger.engine) as connection, _any_bytes(connection):
             heads = read_heads(connection)
-            for tenant in sorted({*tenants_of(connection), *noted}):
+            for tenant in dict.fromkeys((*tenants_of(connection), *sorted(noted))):
                 if not _is_unicode(tenant):
                     report.add("link", ascii(tenant), 0, "the tenant of a record was changed: its name is no UTF-8")
                     continue
@@ -183,12 +183,11 @@ def _any_bytes(connection: sa.Connection) -> Iterator[None]:
         raw.text_factory = str
 
 
-def _is_unicode(text: str) -> bool:
+def _is_unicode(text: object) -> bool:
     try:
-        text.encode()
+        return isinstance(text, str) and bool(text.encode())
     except UnicodeEncodeError:
         return False
-    return True
 
 
 def check_chain(report: Report, tenant: str, chain: Iterable[Record], anchors: Iterable[Anchor] = ()) -> None:
@@ -200,10 +199,17 @@ def check_chain(report: Report, tenant: str, chain: Iterable[Record], anchors: I
     wanted: dict[int, set[str]] = {}
     for anchor in anchors:
         wanted.setdefault(anchor.head.seq, set()).add(anchor.head.hash)
+    if report.anchors and not wanted:
+        report.note(f"{tenant}: no head of this chain is anchored")
     missing, explained = Spans(), Spans()
-    seq, time_ns, last = 0, 0, Head()
+    seq, time_ns, last = 0, -(2**63), Head()
     for record in chain:
         report.records += 1
+        if not typed(record):
+            seq += 1
+            report.add("link", tenant, seq, "the record was changed: a column is not of its type")
+            last = Head(seq, record.hash)
+            continue
         if record.seq < 1:
             report.add("position", tenant, record.seq, f"record at position {record.seq}, before the first")
         elif record.seq != seq + 1:

@@ -87,23 +87,29 @@ def write_new(folder: Path) -> Signer:
     private = signer.key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    made = list[Path]()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name, data, mode in ((PRIVATE_NAME, private, 0o600), (PUBLIC_NAME, signer.public.pem, 0o644)):
             file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            made.append(folder / name)
             with open(file, "wb") as out:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
-    except FileExistsError as error:
-        raise InputError(
-            f"{error.filename} exists: a key is never overwritten", field="out", remedy="Name another folder."
-        ) from None
     except OSError as error:
-        raise InputError(
-            f"{folder} cannot be written: {error.strerror}", field="out", remedy="Name a folder of yours."
-        ) from error
+        for path in made:  # half a pair would be taken for a whole one
+            path.unlink(missing_ok=True)
+        raise _cannot_write(error, folder) from error
     return signer
+
+
+def _cannot_write(error: OSError, folder: Path) -> InputError:
+    if isinstance(error, FileExistsError):
+        return InputError(
+            f"{error.filename} exists: a key is never overwritten", field="out", remedy="Name another folder."
+        )
+    return InputError(f"{folder} cannot be written: {error.strerror}", field="out", remedy="Name a folder of yours.")
 
 
 def read_signer(path: Path) -> Signer:

@@ -6,6 +6,7 @@ A line is canonical JSON. Its body is copied byte for byte, and its hash is the 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -15,16 +16,19 @@ from typing import Any, BinaryIO, Final
 import sqlalchemy as sa
 
 from samebits.errors import InputError
-from samebits.ledger.canonical import FORMAT, canonical, joined
+from samebits.ledger.canonical import EXACT, FORMAT, canonical, joined
 from samebits.ledger.chain import Head, intact
 from samebits.ledger.database import writing
-from samebits.ledger.entry import Record
+from samebits.ledger.entry import KINDS, Record, check_id, check_tenant
 from samebits.ledger.store import Ledger, insert, lock_head, read_one
 from samebits.ledger.tables import heads
+from samebits.ledger.tombstone import TOMBSTONE
 
 AT_ONCE: Final = 1000  # records of one transaction of an import
 _BODY: Final = b'{"body":'
+_KINDS: Final = frozenset({*KINDS, TOMBSTONE})
 _DECODER: Final = json.JSONDecoder()
+_DIGITS: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 def to_line(record: Record) -> bytes:
@@ -51,7 +55,10 @@ def from_line(line: bytes) -> Record:
         ValueError: it is not such a line.
     """
     text = line.decode("utf-8")
-    said = json.loads(text)
+    try:
+        said = json.loads(text)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
     if not isinstance(said, dict) or said.get("ledger") != FORMAT:
         raise ValueError(f"is no line of {FORMAT}")
     if not text.startswith(_BODY.decode()):
@@ -59,12 +66,12 @@ def from_line(line: bytes) -> Record:
     _, end = _DECODER.raw_decode(text, len(_BODY))
     body = text[len(_BODY) : end].encode()
     try:
-        return Record(
+        record = Record(
             tenant=_text(said, "tenant"),
-            seq=int(said["seq"]),
+            seq=_seq(said["seq"]),
             id=_text(said, "id"),
             kind=_text(said, "kind"),
-            time_ns=int(said["time"]),
+            time_ns=_time(_text(said, "time")),
             prev=_text(said, "prev"),
             hash=_text(said, "hash"),
             body=None if body == b"null" else body,
@@ -72,6 +79,21 @@ def from_line(line: bytes) -> Record:
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"lacks {error}") from None
+    if to_line(record).removesuffix(b"\n") != line.removesuffix(b"\n"):
+        raise ValueError("was written anew: it holds more than a record, or in another form")
+    return record
+
+
+def _seq(value: object) -> int:
+    if type(value) is not int or not 0 < value <= EXACT:
+        raise ValueError("seq is no position")
+    return value
+
+
+def _time(text: str) -> int:
+    if not _DIGITS.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError("time is no count of nanoseconds")
+    return int(text)
 
 
 def _text(said: dict[str, Any], name: str) -> str:
@@ -174,9 +196,13 @@ def import_lines(ledger: Ledger, path: Path) -> Imported:
 
 
 def _continue(connection: sa.Connection, tenant: str, chain: list[Record], result: Imported) -> None:
+    check_tenant(tenant)
     head, new = lock_head(connection, tenant), list[Record]()
     for record in chain:
         where = f"record {record.seq} of {tenant!r}"
+        check_id("id", record.id)
+        if record.kind not in _KINDS:
+            raise InputError(f"{where} is of no kind that there is", field="file", remedy="Export again.")
         if not intact(record):
             raise InputError(f"{where} is not what its hash says", field="file", remedy="Export again.")
         if record.seq <= head.seq and not new:

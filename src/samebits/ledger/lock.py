@@ -33,10 +33,9 @@ _FREE_OF_SERVER: Final = frozenset(
         "ledger",
     }
 )
-# Keys of a model in our engine that move no bit (docs/config.md).
-_FREE_OF_MODEL: Final = frozenset(
-    {"threads", "isa", "max_batch", "chunk", "page_size", "kv_memory", "prefix_cache", "failover", "stronger"}
-)
+# Keys of a model in our engine that move no bit (docs/config.md), but under the profile vendor.
+_FREE_OF_MODEL: Final = frozenset({"threads", "isa", "max_batch", "chunk", "page_size", "kv_memory", "prefix_cache"})
+_PARTS: Final = ("server", "models", "prompts", "environment")
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,8 @@ def make_lock(
 
 
 def _model(keys: Mapping[str, Any], name: str, loaded: Callable[[str], LLM]) -> dict[str, Any]:
-    kept = {key: value for key, value in keys.items() if key not in _FREE_OF_MODEL}
-    if keys["engine"] != "embedded":
-        return kept
+    free = frozenset[str]() if keys["profile"] == "vendor" else _FREE_OF_MODEL
+    kept = {key: value for key, value in keys.items() if key not in free}
     llm, source = loaded(name), load_source(keys["path"])
     return kept | {
         "fingerprint": llm.fingerprint,
@@ -120,7 +118,7 @@ def write_lock(lock: Mapping[str, Any], path: Path) -> None:
     try:
         path.write_text(json.dumps(lock, indent=2, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}", field="out", remedy="Name a file.") from error
+        raise InputError(f"{path} cannot be written: {error.strerror}", field="file", remedy="Name another.") from error
 
 
 def read_lock(path: Path) -> dict[str, Any]:
@@ -130,12 +128,23 @@ def read_lock(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, or is no lock of this format.
     """
     try:
-        lock = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        lock = json.loads(path.read_bytes(), object_pairs_hook=_once)
+        canonical(lock)
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}", field="lock", remedy="Make it: samebits lock.") from error
     if not isinstance(lock, dict) or lock.get("lock") != FORMAT:
         raise InputError(f"{path} is no lock of the format {FORMAT}", field="lock", remedy="Make it: samebits lock.")
+    for part in _PARTS:
+        if not isinstance(lock.get(part), dict):
+            raise InputError(f"{path} lacks the part {part}", field="lock", remedy="Make it anew: samebits lock.")
     return lock
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a name stands twice in one object")
+    return found
 
 
 def differences(locked: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
@@ -206,7 +215,9 @@ def _judged_server(rest: tuple[str, ...]) -> tuple[bool, str]:
 
 
 def _judged_environment(rest: tuple[str, ...], vendor: bool) -> tuple[bool, str]:
-    kind, name = rest[0], rest[1] if len(rest) > 1 else ""
+    kind, name = (*rest, "", "")[:2]
+    if not kind or (kind == "packages" and not name):
+        return True, "without the packages nobody can tell"
     if kind == "packages":
         if name == "samebits":
             return True, "the code that computes answers; the contract's version tells whether bits were meant to move"

@@ -21,7 +21,9 @@ DEFAULT_PATTERNS: Final[Mapping[str, str]] = {
     "secret": r"(?i)\b(?:api[-_]?key|secret|token|password|passwd|aws_secret_access_key)\b[\"']?\s*[:=]\s*[\"']?"
     r"[^\s\"'&,;]{6,}",
     "url_password": r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)",
-    "email": r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
+    # Begins only where a run of letters does, and takes the run to its end: a long text without @ is read once.
+    "email": r"(?<![A-Za-z0-9._%+-])[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
+    r"(?:\.*(?:[_%+]|\.[A-Za-z0-9-])[A-Za-z0-9._%+-]*)?",
     "card": r"\b\d(?:[ -]?\d){12,18}\b",
 }
 # Members that spell a text out once more, token by token, where no pattern can see it.

@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from samebits.errors import InputError, ReceiptInvalid
 from samebits.ledger.canonical import canonical
-from samebits.ledger.chain import hash_of
-from samebits.ledger.entry import Record
+from samebits.ledger.chain import hash_of, intact
+from samebits.ledger.entry import DIGEST, Digests, Record
 from samebits.ledger.keys import PublicKey, Signer
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
@@ -20,6 +21,9 @@ PREDICATE_TYPE: Final = "urn:samebits:receipt:1"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _HEADER: Final = ("tenant", "seq", "id", "kind", "time", "prev", "body_digest", "hash")
 _PREDICATE: Final = ("record", "route", "date", "model", "level", "digests", "seed")
+_MODEL: Final = ("name", "revision", "fingerprint", "engine")
+_DIGESTS: Final = (*(field.name for field in fields(Digests)), "request", "answer", "error")
+_TIME: Final = re.compile(r"-?[0-9]{1,20}")
 MOST_BYTES: Final = 1 << 20
 
 
@@ -52,8 +56,12 @@ def receipt_of(record: Record, signer: Signer) -> bytes:
     """The receipt of an answer, made of its record alone.
 
     Raises:
-        InputError: the record is of no answer, or was pruned.
+        InputError: the record is of no answer, was pruned, or was changed since it was stored.
     """
+    if not intact(record):
+        raise InputError(
+            f"{record.id}: the record was changed since it was stored", field="id", remedy="See samebits ledger fsck."
+        )
     if record.kind != "answer" or record.body is None:
         said = f"is of the kind {record.kind}" if record.kind != "answer" else "was pruned"
         raise InputError(f"{record.id} {said}", field="id", remedy="Receipts are made of answers with their bodies.")
@@ -86,7 +94,7 @@ def statement_of(record: Record) -> dict[str, Any]:
             },
             "route": body["route"],
             "date": body["date"],
-            "model": {name: body["model"][name] for name in ("name", "revision", "fingerprint", "engine")},
+            "model": {name: body["model"][name] for name in _MODEL},
             "level": body["level"]["declared"],
             "digests": digests,
             "seed": body["seed"],
@@ -135,10 +143,11 @@ def verify(data: bytes, key: PublicKey) -> Receipt:
     predicate = statement["predicate"]
     if not isinstance(predicate, dict) or set(predicate) != set(_PREDICATE):
         raise ReceiptInvalid("the predicate has other fields than it must have")
+    _check_predicate(predicate)
     record = _record(predicate["record"])
     if hash_of(record) != record.hash:
         raise ReceiptInvalid("the record's hash is not that of its header")
-    wanted = [("answer", predicate["digests"].get("answer")), ("record", record.hash)]
+    wanted = [("answer", predicate["digests"]["answer"]), ("record", record.hash)]
     expected = [{"name": name, "digest": _as_subject(value)} for name, value in wanted if value is not None]
     if statement["subject"] != expected:
         raise ReceiptInvalid("subject and predicate contradict each other")
@@ -186,13 +195,35 @@ def _base64(text: object, what: str) -> bytes:
     return data
 
 
+def _check_predicate(predicate: Mapping[str, Any]) -> None:
+    """Raises ReceiptInvalid where a member is missing, or is not of its type: a key may sign what is no receipt."""
+    model, digests = predicate["model"], predicate["digests"]
+    good = (
+        isinstance(predicate["route"], str)
+        and _are_texts(predicate["date"], predicate["level"])
+        and type(predicate["seed"]) in (int, str, type(None))
+        and isinstance(model, dict)
+        and set(model) == set(_MODEL)
+        and _are_texts(*model.values())
+        and isinstance(digests, dict)
+        and set(digests) == set(_DIGESTS)
+        and all(value is None or (isinstance(value, str) and DIGEST.fullmatch(value)) for value in digests.values())
+    )
+    if not good:
+        raise ReceiptInvalid("a member of the predicate is not of its form")
+
+
+def _are_texts(*values: object) -> bool:
+    return all(value is None or isinstance(value, str) for value in values)
+
+
 def _record(said: object) -> Record:
     if not isinstance(said, dict) or set(said) != set(_HEADER):
         raise ReceiptInvalid("the record has other fields than it must have")
     texts = [said[name] for name in _HEADER if name != "seq"]
-    good = all(isinstance(text, str) for text in texts) and isinstance(said["seq"], int)
-    if not good or not said["time"].isdecimal():
-        raise ReceiptInvalid("the record's header is not of its form")
+    good = all(isinstance(text, str) for text in texts) and type(said["seq"]) is int
+    if not good or not _TIME.fullmatch(said["time"]) or said["kind"] != "answer":
+        raise ReceiptInvalid("the record's header is not that of an answer")
     return Record(
         tenant=said["tenant"],
         seq=said["seq"],

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 from samebits.errors import MeasurementError, SamebitsError
 from samebits.ledger.canonical import canonical, digest
 from samebits.ledger.causes import Again, first_difference, likely_cause
+from samebits.ledger.chain import intact
 from samebits.ledger.entry import Record
 from samebits.ledger.form import restored
 
@@ -57,8 +58,11 @@ class Recorded:
             request: its full text, from elsewhere. It must have the recorded digest.
 
         Raises:
-            MeasurementError: it was pruned, or the request is not the one that was recorded.
+            MeasurementError: it was pruned, was changed since it was stored, or the request is not the one that was
+                recorded.
         """
+        if not intact(record):
+            raise MeasurementError(f"{record.id}: the record was changed since it was stored; see samebits ledger fsck")
         if record.body is None:
             raise MeasurementError(f"{record.id} was pruned: its request is not there any more")
         body = json.loads(record.body)

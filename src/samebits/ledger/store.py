@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +16,8 @@ import sqlalchemy as sa
 from samebits.errors import LedgerError
 from samebits.ledger.anchors import Anchors
 from samebits.ledger.body import Sealed, seal
-from samebits.ledger.chain import Head, link
+from samebits.ledger.canonical import EXACT
+from samebits.ledger.chain import Head, link, typed
 from samebits.ledger.database import connect, reading, writing
 from samebits.ledger.entry import Entry, Record
 from samebits.ledger.privacy import Privacy
@@ -148,7 +150,7 @@ class Ledger:
         """
         with reading(self.engine) as connection:
             for name in [tenant] if tenant is not None else tenants_of(connection):
-                yield from read_chain(connection, name, after)
+                yield from _typed(read_chain(connection, name, after))
 
     def find(self, id: str) -> list[Record]:
         """The records of a public id, oldest first."""
@@ -156,6 +158,8 @@ class Ledger:
             found = connection.execute(
                 sa.select(records.c.tenant, records.c.seq).where(records.c.id == id).order_by(records.c.time_ns)
             ).all()
+            if any(type(seq) is not int for _, seq in found):
+                raise LedgerError(f"the position of {id} is damaged; see samebits ledger fsck")
             return [record for tenant, seq in found if (record := read_one(connection, tenant, seq)) is not None]
 
     def at(self, tenant: str, seq: int) -> Record | None:
@@ -163,13 +167,25 @@ class Ledger:
         with reading(self.engine) as connection:
             return read_one(connection, tenant, seq)
 
+    def is_in(self, path: Path) -> bool:
+        """Whether a file that exists is the database of this ledger."""
+        place = self.engine.url.database if self.engine.dialect.name == "sqlite" else None
+        return place is not None and path.samefile(place)
+
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Notes the last heads, and closes the connections. Closing again does nothing."""
-        if self._anchors is not None:
-            self._anchors.close()
-        self.engine.dispose()
+        """Notes the last heads, and closes the connections. Closing again does nothing.
+
+        Where the heads cannot be noted, that is a warning: the records themselves are stored.
+        """
+        try:
+            if self._anchors is not None:
+                self._anchors.close()
+        except LedgerError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        finally:
+            self.engine.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -206,13 +222,19 @@ def insert(connection: sa.Connection, new: Sequence[Record]) -> None:
 
 
 def lock_head(connection: sa.Connection, tenant: str) -> Head:
-    """The head of a chain, which nobody else can change until the transaction ends."""
+    """The head of a chain, which nobody else can change until the transaction ends.
+
+    Raises:
+        LedgerError: it is damaged.
+    """
     chosen = sa.select(heads.c.seq, heads.c.hash).where(heads.c.tenant == tenant).with_for_update()
     found = connection.execute(chosen).one_or_none()
     if found is None:
         start = {"tenant": tenant, "seq": 0, "hash": Head().hash}
         connection.execute(_insert_once(connection, start))
         found = connection.execute(chosen).one()
+    if type(found.seq) is not int or not 0 <= found.seq < EXACT or type(found.hash) is not str:
+        raise LedgerError(f"the head of the chain of {tenant!r} is damaged; see samebits ledger fsck")
     return Head(found.seq, found.hash)
 
 
@@ -232,14 +254,25 @@ def read_heads(connection: sa.Connection) -> dict[str, Head]:
 def tenants_of(connection: sa.Connection) -> list[str]:
     """All tenants that have a record or a head, sorted by code point."""
     found = connection.execute(sa.select(heads.c.tenant).union(sa.select(records.c.tenant))).scalars()
-    return sorted(found)
+    return sorted(found, key=lambda name: (type(name).__name__, name))  # what is damaged may be no text
 
 
 def read_one(connection: sa.Connection, tenant: str, seq: int) -> Record | None:
-    """The record at a position."""
-    for record in read_chain(connection, tenant, seq - 1, page=1):
+    """The record at a position.
+
+    Raises:
+        LedgerError: it is damaged.
+    """
+    for record in _typed(read_chain(connection, tenant, seq - 1, page=1)):
         return record if record.seq == seq else None
     return None
+
+
+def _typed(chain: Iterator[Record]) -> Iterator[Record]:
+    for record in chain:
+        if not typed(record):
+            raise LedgerError(f"the ledger is damaged at or behind {record.id!r:.80}; see samebits ledger fsck")
+        yield record
 
 
 def read_chain(connection: sa.Connection, tenant: str, after: int = 0, page: int = PAGE) -> Iterator[Record]:

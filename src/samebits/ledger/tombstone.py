@@ -13,7 +13,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from samebits.errors import InputError
+from samebits.errors import InputError, LedgerError
 from samebits.ledger.body import SALT_BYTES, Sealed
 from samebits.ledger.canonical import canonical
 from samebits.ledger.database import writing
@@ -49,6 +49,10 @@ def prune(ledger: Ledger, before_ns: int, reason: str, tenant: str | None = None
     """
     if not reason.strip():
         raise InputError("is empty", field="reason", remedy="Say why, such as: retention of 30 days.")
+    try:
+        canonical(reason)
+    except InputError as error:
+        raise InputError(error.message, field="reason", remedy=error.remedy) from None
     result = []
     for name in [tenant] if tenant is not None else sorted(ledger.heads()):
         bodies = tombstones = 0
@@ -70,6 +74,8 @@ def _prune_some(ledger: Ledger, tenant: str, before_ns: int, reason: str) -> int
         found = connection.execute(sa.select(records.c.seq).where(old).order_by(records.c.seq).limit(AT_ONCE)).scalars()
         spans = Spans()
         for seq in found:
+            if type(seq) is not int:
+                raise LedgerError(f"a position in the chain of {tenant!r} is damaged; see samebits ledger fsck")
             spans.add(seq)
         if not len(spans):
             return 0
