@@ -230,6 +230,26 @@ def test_another_route_steps_in_only_with_the_same_fingerprint(serve: Any, upstr
     assert response.json()["samebits"]["gateway"]["route"] == "good"
 
 
+def test_a_route_that_steps_in_is_not_said_to_give_more_than_it_does(serve: Any, upstream: Stub) -> None:
+    """vLLM states the same fingerprint whether its batch-invariant mode is on or not."""
+    upstream.answer = lambda _: chat(system_fingerprint="f")
+    nobody = {"engine": "upstream", "base_url": "http://127.0.0.1:9/v1", "attempts": 1, "fingerprint": "f"}
+    models = {
+        "strict": nobody | {"level": "batch", "failover": ["fast"]},
+        "fast": {"engine": "upstream", "base_url": upstream.url, "fingerprint": "f"},
+    }
+    server = serve(models=models, policies={"mild": {"level": "batch", "unmet": "announce"}})
+    answer = server.post(CHAT, **ask(model="strict")).json()["samebits"]
+    assert (answer["gateway"]["route"], answer["level"]) == ("fast", "best-effort")
+    # Whoever asked for the level has no answer rather than a weaker one, or is told.
+    refused = server.post(CHAT, **ask(model="strict", determinism="batch"))
+    assert refused.json()["error"]["code"] == "upstream_unreachable"
+    response = server.http.post(CHAT, json=ask(model="strict"), headers={"x-samebits-policy": "mild"})
+    told = response.json()["samebits"]
+    assert told["level"] == "best-effort"
+    assert "the level batch was asked for; fast gives best-effort" in told["warnings"]
+
+
 def test_models_are_listed_and_unknown_ones_refused(serve: Any) -> None:
     server = serve(m={"level": "batch"})
     listed = server.http.get("/v1/models").json()["data"]

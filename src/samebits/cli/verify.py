@@ -47,9 +47,9 @@ def verify(
         raise InputError("needs the request", field="rerun", remedy="Give --request FILE, or --url of the ledger.")
     try:
         found = read_receipt(receipt, key)
-        for name, path in (("request", request), ("answer", answer)):
-            if path is not None:
-                _check_text(found, name, path)
+        if request is not None:
+            _check_text(found, "request", request)
+        given = None if answer is None else _check_text(found, "answer", answer)
         if url is not None:
             _check_ledger(found, url)
     except ReceiptInvalid as error:
@@ -61,7 +61,7 @@ def verify(
     if rerun:
         from samebits.cli.replay import finish, run
 
-        finish(run(_again(found, request, url), source, 1, None))
+        finish(run(_again(found, request, given, url), source, 1, None))
 
 
 def read_receipt(path: Path, key: Path | None) -> Receipt:
@@ -88,7 +88,8 @@ def _read(path: Path, field: str, most: int = -1) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}", field=field, remedy="Name a file.") from error
 
 
-def _check_text(found: Receipt, name: str, path: Path) -> None:
+def _check_text(found: Receipt, name: str, path: Path) -> Any:
+    """What a file holds, if its digest is the receipt's."""
     from samebits.ledger.canonical import canonical, digest
 
     try:
@@ -97,6 +98,7 @@ def _check_text(found: Receipt, name: str, path: Path) -> None:
         raise InputError(f"{path} is no JSON: {error}", field=name, remedy="Give it as it was sent.") from error
     if digest(canonical(value)) != found.digests[name]:
         raise ReceiptInvalid(f"it is of another {name} than {path}")
+    return value
 
 
 def _check_ledger(found: Receipt, url: str) -> None:
@@ -111,7 +113,10 @@ def _check_ledger(found: Receipt, url: str) -> None:
         raise ReceiptInvalid("the ledger's record was changed since it was stored; see samebits ledger fsck")
 
 
-def _again(found: Receipt, request: Path | None, url: str | None) -> Iterator[Recorded]:
+def _again(found: Receipt, request: Path | None, answer: Any, url: str | None) -> Iterator[Recorded]:
+    """What is to be asked again. Of an upstream's answer a receipt has no digests to compare but that of all of it, its
+    ids and times too, so the ledger or the answer itself is needed.
+    """
     from samebits.cli.ledger import open_ledger
     from samebits.cli.replay import read_request
     from samebits.ledger.replay import Recorded
@@ -133,7 +138,7 @@ def _again(found: Receipt, request: Path | None, url: str | None) -> Iterator[Re
         "digests": found.digests,
         "seed": found.seed,
         "params": {},
-        "answer": None,
+        "answer": answer,
         "environment": None,
         "privacy": "digest-only",
     }

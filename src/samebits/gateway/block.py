@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.gateway.check import BLOCK_DIGESTS
-from samebits.gateway.levels import includes
+from samebits.gateway.levels import Level, includes, weaker
 from samebits.gateway.plan import Plan
 from samebits.gateway.route import Route
 
@@ -55,7 +55,7 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
         block = {**own, "params": _with_origins(plan, own.get("params", {})), "receipt_id": receipt_id}
     else:
         block = {
-            "level": plan.level,
+            "level": level_of(plan, outcome),
             "fingerprint": fingerprint_of(outcome),
             "receipt_id": receipt_id,
             "seed": plan.seed,
@@ -64,6 +64,11 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
             "cached_prompt_tokens": _cached_tokens(outcome.whole),
         }
     return {**block, "warnings": [*warnings, *announced], "gateway": _gateway(plan, outcome, cache)}
+
+
+def level_of(plan: Plan, outcome: Outcome) -> Level:
+    """The level of an answer: that of its plan, or of the route that stepped in where that gives less."""
+    return weaker(plan.level, outcome.route.level)
 
 
 def fingerprint_of(outcome: Outcome) -> str | None:
@@ -96,9 +101,9 @@ def _gateway(plan: Plan, outcome: Outcome, cache: str) -> dict[str, Any]:
 
 def _announcements(plan: Plan, outcome: Outcome) -> list[str]:
     said = [f"{name} was left out: the model refuses it" for name in plan.fitted.dropped]
-    asked, level = plan.level_asked, plan.level
+    asked, level = plan.level_asked, level_of(plan, outcome)
     if not includes(level, asked):
-        said.append(f"the level {asked} was asked for; {plan.route.name} gives {level}")
+        said.append(f"the level {asked} was asked for; {outcome.route.name} gives {level}")
     if outcome.route.name != plan.route.name:
         said.append(f"{outcome.route.name} answered in place of {plan.route.name}")
     if outcome.drift is not None:

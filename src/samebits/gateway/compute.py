@@ -25,6 +25,7 @@ from samebits.gateway.events import read_events
 from samebits.gateway.flight import Chunk
 from samebits.gateway.join import Joiner
 from samebits.gateway.json_body import write_json
+from samebits.gateway.levels import includes
 from samebits.gateway.plan import Plan
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
@@ -74,6 +75,8 @@ class Computer:
         found = [plan.route]
         for name in plan.route.failover:
             other = self._routes[name]
+            if plan.chosen.policy.unmet == "refuse" and not includes(other.level, plan.level_asked):
+                continue  # asked on its own it would be refused
             same = other.known_fingerprint is not None and other.known_fingerprint == plan.route.known_fingerprint
             if same or plan.chosen.policy.failover == "any":
                 found.append(other)

@@ -13,6 +13,11 @@ def includes(level: Level, asked: Level | None) -> bool:
     return asked is None or LEVELS.index(level) >= LEVELS.index(asked)
 
 
+def weaker(one: Level, other: Level) -> Level:
+    """The weaker of two levels."""
+    return min(one, other, key=LEVELS.index)
+
+
 def stronger(one: Level | None, other: Level | None) -> Level | None:
     """The stronger of two levels; None where neither is given."""
     given = [level for level in (one, other) if level is not None]

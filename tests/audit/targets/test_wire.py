@@ -138,6 +138,12 @@ def test_the_digest_leaves_out_what_is_volatile_and_nothing_else() -> None:
     digest = body_digest(response())
     usage = response()["usage"] | {"prompt_tokens_details": {"cached_tokens": 0}}
     ours = response()["samebits"] | {"cached_prompt_tokens": 0, "prefill_chunks": 1, "receipt_id": "r"}
+    gateway = {"route": "m", "upstream_id": "a", "cache": "bypass"}
+    through = {"samebits": ours | {"gateway": gateway}}
+    again = {"samebits": ours | {"gateway": gateway | {"upstream_id": "b", "cache": "miss"}}}
+    assert body_digest(response(**through)) == body_digest(response(**again))
+    elsewhere = {"samebits": ours | {"gateway": gateway | {"route": "n"}}}
+    assert body_digest(response(**through)) != body_digest(response(**elsewhere))
     assert body_digest(response(id="y", created=2, usage=usage, samebits=ours, timings={"ms": 3})) == digest
     other = response()["choices"][0] | {"finish_reason": "length"}
     for change in ({"choices": [other]}, {"system_fingerprint": "fp2"}, {"model": "n"}, {"odd": 1}):

@@ -17,6 +17,7 @@ EXTRAS: Final = ("return_token_ids", "stream_options", "top_logprobs", "logprobs
 # Fields of a response that differ although the answer is the same: names, clocks, and what the cache happened to hold.
 VOLATILE: Final = frozenset({"id", "created", "request_id", "timings", "metrics", "service_tier", "kv_transfer_params"})
 VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens", "prefill_chunks"})
+VOLATILE_OF_GATEWAY: Final = frozenset({"upstream_id", "cache"})
 # Bytes of a page that is no error object: more than is shown, as a key in it must be found before it is cut.
 MOST_OF_PAGE: Final = 10_000
 WITHOUT_LOGPROBS: Final = "--top-logprobs -1 asks for none"
@@ -190,7 +191,9 @@ def body_digest(whole: Mapping[str, Any]) -> str | None:
     if isinstance(usage, dict):
         steady["usage"] = {name: value for name, value in usage.items() if name != "prompt_tokens_details"}
     if isinstance(ours, dict):
-        steady["samebits"] = {name: value for name, value in ours.items() if name not in VOLATILE_OF_US}
+        steady["samebits"] = own = {name: value for name, value in ours.items() if name not in VOLATILE_OF_US}
+        if isinstance(gateway := own.get("gateway"), dict):
+            own["gateway"] = {name: value for name, value in gateway.items() if name not in VOLATILE_OF_GATEWAY}
     try:
         return digest_json(steady)
     except InputError:
