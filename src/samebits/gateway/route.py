@@ -18,12 +18,16 @@ class Seen:
 
     Attributes:
         verified: whether the server confirmed at the start that it runs in the mode that it is declared to;
-            None where it does not tell.
+            None where it does not tell, or was lost since and may have been started in another way.
     """
 
     model: str | None = None
     fingerprint: str | None = None
     verified: bool | None = None
+
+    def forget_mode(self) -> None:
+        """What the server said of its mode no longer holds."""
+        self.verified = None
 
 
 @dataclass(frozen=True)
@@ -52,11 +56,14 @@ class Route:
     seen: Seen = field(default_factory=Seen)
 
     @property
+    def own_fingerprint(self) -> str | None:
+        """The fingerprint of an embedded engine, or the one that is configured; of every answer."""
+        return self.fingerprint if self.upstream is None else self.upstream.fingerprint
+
+    @property
     def known_fingerprint(self) -> str | None:
-        """The fingerprint, as far as it is known before an answer."""
-        if self.upstream is None:
-            return self.fingerprint
-        return self.upstream.fingerprint or self.seen.fingerprint
+        """The fingerprint, as far as it is known before an answer; an upstream's last one may have moved since."""
+        return self.own_fingerprint or self.seen.fingerprint
 
     @property
     def upstream_model(self) -> str:

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -48,10 +48,10 @@ PASSING: Final = frozenset({429})  # and everything from 500
 class UpstreamReply:
     """See ``Reply``."""
 
-    def __init__(self, response: aiohttp.ClientResponse, breaker: Breaker, name: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, upstream: Upstream) -> None:
         self.status = response.status
         self.headers = {key.lower(): value for key, value in response.headers.items()}
-        self._response, self._breaker, self._name = response, breaker, name
+        self._response, self._upstream, self._name = response, upstream, upstream.name
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """See ``Reply.pieces``."""
@@ -63,10 +63,11 @@ class UpstreamReply:
                     raise MalformedError(f"the answer of {self._name} is longer than {MOST_ANSWER >> 20} MiB")
                 yield piece
         except TimeoutError:
-            self._breaker.failed()
+            self._upstream.breaker.failed()
             raise UpstreamTimeoutError(f"{self._name} did not complete its answer in time") from None
         except aiohttp.ClientError:
-            self._breaker.failed()
+            self._upstream.breaker.failed()
+            self._upstream.when_lost()
             raise MalformedError(f"the connection to {self._name} broke within the answer") from None
 
     async def drain(self) -> None:
@@ -94,13 +95,17 @@ class Upstream:
 
     Args:
         name: of the model, for errors.
+
+    Attributes:
+        when_lost: called when there is no connection, or one ends in mid-answer: the server may be started anew.
     """
 
     def __init__(self, name: str, config: UpstreamConfig, breaker: Breaker | None = None) -> None:
         self.config = config
         self.breaker = breaker or Breaker(config.breaker_failures, config.breaker_seconds)
         self.sent = 0  # requests, each attempt of them
-        self._name = name
+        self.when_lost: Callable[[], None] = lambda: None
+        self.name = name
         self._key: ApiKey | None = read_key(env=config.api_key_env, file=None)
         self._session: aiohttp.ClientSession | None = None
         self._proxy = _proxy_of(config.base)
@@ -131,7 +136,7 @@ class Upstream:
         """
         deadline = time.monotonic() + timeout
         if (left := self.breaker.wait()) > 0:
-            raise RestingError(f"{self._name} failed too often; it is tried again in {left:.0f} s", left)
+            raise RestingError(f"{self.name} failed too often; it is tried again in {left:.0f} s", left)
         try:
             try:
                 reply = await self._once(path, body, deadline - time.monotonic())
@@ -177,16 +182,18 @@ class Upstream:
                 url, data=body, params=query, timeout=limit, allow_redirects=False, proxy=self._proxy
             )
         except aiohttp.ConnectionTimeoutError:
-            raise UnreachableError(f"{self._name} cannot be reached: no connection in time") from None
+            self.when_lost()
+            raise UnreachableError(f"{self.name} cannot be reached: no connection in time") from None
         except TimeoutError:
-            raise UpstreamTimeoutError(f"{self._name} did not answer in time") from None
+            raise UpstreamTimeoutError(f"{self.name} did not answer in time") from None
         except aiohttp.ClientError as error:
-            raise UnreachableError(f"{self._name} cannot be reached: {type(error).__name__}") from None
+            self.when_lost()
+            raise UnreachableError(f"{self.name} cannot be reached: {type(error).__name__}") from None
         if response.status == 200:
-            return UpstreamReply(response, self.breaker, self._name)
+            return UpstreamReply(response, self)
         if not 400 <= response.status <= 599:  # no answer, and no error that a client could understand
             response.close()
-            raise MalformedError(f"{self._name} answered with HTTP {response.status}; redirects are not followed")
+            raise MalformedError(f"{self.name} answered with HTTP {response.status}; redirects are not followed")
         try:
             data = await response.content.read(MOST_ERROR)
         except (aiohttp.ClientError, TimeoutError):
@@ -208,7 +215,7 @@ class Upstream:
         error = said.get("error") if isinstance(said, dict) else None
         if not isinstance(error, dict):
             message = error or (said.get("message") or said.get("detail") if isinstance(said, dict) else None)
-            error = {"message": message if isinstance(message, str) else f"{self._name} answered with HTTP {status}"}
+            error = {"message": message if isinstance(message, str) else f"{self.name} answered with HTTP {status}"}
         kind = "invalid_request_error" if status < 500 else "server_error"
         defaults = {"message": f"HTTP {status}", "type": kind, "param": None, "code": f"upstream_{status}"}
         return {"error": {**defaults, **stated(error)}}
@@ -227,7 +234,7 @@ class Upstream:
         except (ValueError, RecursionError):
             return None
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise UnreachableError(f"{self._name} cannot be reached: {type(error).__name__}") from None
+            raise UnreachableError(f"{self.name} cannot be reached: {type(error).__name__}") from None
 
 
 def _proxy_of(url: str) -> str | None:

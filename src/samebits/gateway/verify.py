@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from samebits.gateway.upstream import Upstream
 
 log = logging.getLogger(__name__)
-ASK_S: Final = 5.0
+ASK_S: Final = 20.0  # vLLM looks at its whole system when it is asked for the first time
 # Where each kind of server tells how it was started. vLLM does so only with VLLM_SERVER_DEV_MODE=1.
 PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "vllm": ("/server_info?config_format=json",),
@@ -54,6 +54,7 @@ async def verify(route: Route, upstream: Upstream) -> None:
     if said is None:
         log.warning("%s: its level %s is declared, and the server does not tell", route.name, config.level)
     route.seen.verified = said
+    upstream.when_lost = route.seen.forget_mode
 
 
 def mode_of(api: str, info: Any) -> bool | None:
