@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -92,6 +93,48 @@ def test_a_service_finds_its_pods(path: Path) -> None:
     labels = [pod["metadata"]["labels"] for document in all_of_them for pod in pods(document)]
     for service in (document for document in all_of_them if document["kind"] == "Service"):
         assert any(service["spec"]["selector"].items() <= own.items() for own in labels)
+
+
+def checked_form(document: dict[str, Any]) -> None:
+    """Checks a document by Kubernetes' own schemas, strictly: a field that is not known is an error.
+
+    Those of a LeaderWorkerSet are not among them, but its pods are pods.
+    """
+    parts = [document]
+    if document["kind"] == "LeaderWorkerSet":
+        common = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": document["metadata"]}
+        parts = [{**common, "template": pod} for pod in pods(document)]
+    for part in parts:
+        kubernetes_validate.validate(part, "1.37", strict=True)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_a_manifest_is_one_by_the_schemas_of_kubernetes(path: Path) -> None:
+    for document in documents(path):
+        checked_form(document)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_negative_control_a_misspelt_field_is_seen(path: Path) -> None:
+    [workload] = [document for document in documents(path) if next(pods(document), None)]
+    for wrong in ({"enw": []}, {"ports": "8000"}, {"readinessProbe": {"httpGet": {"path": "/health"}}}):
+        broken = copy.deepcopy(workload)
+        next(pods(broken))["spec"]["containers"][0].update(wrong)
+        with pytest.raises(kubernetes_validate.ValidationError):
+            checked_form(broken)
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_who_serves_is_asked_whether_it_is_ready(path: Path) -> None:
+    for document in documents(path):
+        for pod in pods(document):
+            [container] = pod["spec"]["containers"]
+            ports = {port["name"] for port in container.get("ports", ())}
+            probes = [probe for name, probe in container.items() if name.endswith("Probe")]
+            if pod["metadata"]["labels"].get("part") != "worker":
+                assert container["readinessProbe"], "a service sends requests while the model is being loaded"
+            assert {probe["httpGet"]["port"] for probe in probes} <= ports
+            assert container["resources"], "a pod without resources is the first one to be put out"
 
 
 def test_negative_control_an_engine_without_its_mode_is_seen() -> None:
