@@ -10,6 +10,11 @@ import pytest
 from tests.api.live import write_model
 from tests.cli.test_ledger import samebits
 
+from samebits.api.app import load_models
+from samebits.api.config import make_config, read_config
+from samebits.cli.lock import check_locked
+from samebits.errors import InputError
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -69,6 +74,34 @@ def test_a_server_does_not_start_where_something_differs(config: Path, tmp_path:
     assert ran.returncode == 2
     assert "environment.python" in ran.stderr
     assert "1 differences from" in ran.stderr
+
+
+def test_a_server_in_a_container_starts_where_no_bit_can_move(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """System, kernel and processor are not those of the machine on which the lock was made."""
+    lock = tmp_path / "samebits.lock"
+    assert samebits("lock", "--config", config, "--file", lock).returncode == 0
+    settings = make_config(read_config(config))
+    llms = load_models(settings)
+    try:
+        changed = json.loads(lock.read_text())
+        changed["environment"] |= {"system": "linux elsewhere", "cpu": ["none"]}
+        del changed["environment"]["packages"]["pip"]
+        lock.write_text(json.dumps(changed))
+        check_locked(lock, settings, llms, bits=True)
+        assert "environment.system" in capsys.readouterr().err, "what differs is told all the same"
+        with pytest.raises(InputError, match="3 differences"):
+            check_locked(lock, settings, llms)
+        changed["environment"]["packages"]["tokenizers"]["version"] = "0.0"
+        lock.write_text(json.dumps(changed))
+        with pytest.raises(InputError, match="1 differences"):
+            check_locked(lock, settings, llms, bits=True)
+    finally:
+        for llm in llms.values():
+            llm.close()
+    alone = samebits("serve", "--config", config, "--locked-bits")
+    assert (alone.returncode, "locked_bits" in alone.stderr) == (2, True)
 
 
 def test_wrong_input_is_said_in_a_line(config: Path, tmp_path: Path) -> None:

@@ -133,6 +133,8 @@ def test_the_containerfile_pins_everything_and_checks_itself() -> None:
     assert text.count("==1.0") == len(lock()["environment"]["packages"]) - 2  # pip and samebits itself are not pinned
     assert "FROM docker.io/library/python:3.11.7-slim\n" in text
     assert "samebits lock --check --bits" in text
+    assert '"--locked-bits"' in text, "an image runs on other machines than the one of its lock"
+    assert text.index("ENV PATH=/opt/samebits/bin:$PATH") < text.index("RUN samebits lock")
     assert "--no-deps" in text
 
 

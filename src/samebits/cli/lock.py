@@ -101,8 +101,11 @@ def lock_of(settings: ServerConfig, prompts: list[Path], llms: Mapping[str, LLM]
                 llm.close()
 
 
-def check_locked(file: Path, settings: ServerConfig, llms: Mapping[str, LLM]) -> None:
-    """Refuses to go on where anything differs from a lock; its prompts are not looked at.
+def check_locked(file: Path, settings: ServerConfig, llms: Mapping[str, LLM], *, bits: bool = False) -> None:
+    """Refuses to go on where anything differs from a lock; its prompts are not looked at. Differences are told.
+
+    Args:
+        bits: refuse only what can move a bit.
 
     Raises:
         InputError: something does, and what.
@@ -111,11 +114,12 @@ def check_locked(file: Path, settings: ServerConfig, llms: Mapping[str, LLM]) ->
 
     locked = read_lock(file)
     now = lock_of(settings, [], llms) | {"prompts": locked["prompts"]}
-    if found := differences(locked, now):
-        for difference in found:
-            typer.echo(told(difference), err=True)
+    found = differences(locked, now)
+    for difference in found:
+        typer.echo(told(difference), err=True)
+    if refused := [difference for difference in found if difference.moves or not bits]:
         raise InputError(
-            f"{len(found)} differences from {file}", field="locked", remedy="Undo them, or lock anew: samebits lock."
+            f"{len(refused)} differences from {file}", field="locked", remedy="Undo them, or lock anew: samebits lock."
         )
 
 

@@ -60,6 +60,9 @@ def serve(
     locked: Annotated[
         Path | None, typer.Option(help="Refuse to start where anything differs from this lock", show_default=False)
     ] = None,
+    locked_bits: Annotated[
+        bool, typer.Option("--locked-bits", help="With --locked: refuse only what can move a bit, and tell the rest")
+    ] = False,
 ) -> None:
     """Serve models over HTTP, with OpenAI's API."""
     start = time.perf_counter()
@@ -68,6 +71,8 @@ def serve(
         flags["prefix_cache"] = _true_or_false("prefix_cache", prefix_cache)
     values = {} if config is None else read_config(config)
     settings = make_config(_merged(values, model, flags))
+    if locked_bits and locked is None:
+        raise InputError("is for --locked", field="locked_bits", remedy="Name the lock by --locked.")
 
     from samebits.api.auth import read_api_keys
 
@@ -89,7 +94,7 @@ def serve(
         if locked is not None:
             from samebits.cli.lock import check_locked
 
-            check_locked(locked, settings, llms)
+            check_locked(locked, settings, llms, bits=locked_bits)
         make_server(settings, llms, keys, ready).run(sockets=[sock])
 
 

@@ -70,6 +70,7 @@ def _steps(lock: Mapping[str, Any]) -> Iterator[str]:
     yield f"# Written by samebits lock --containerfile, on {environment['machine']}. To build: podman build ."
     yield f"FROM docker.io/library/python:{python}-slim"
     yield "RUN python -m venv /opt/samebits"
+    yield "ENV PATH=/opt/samebits/bin:$PATH"
     pins = [
         f"{name}=={package['version']}"
         for name, package in environment["packages"].items()
@@ -82,6 +83,7 @@ def _steps(lock: Mapping[str, Any]) -> Iterator[str]:
     yield "RUN /opt/samebits/bin/pip install --no-deps --no-cache-dir /tmp/samebits-*.whl"
     yield "WORKDIR /srv"
     yield "COPY samebits.lock samebits.yaml ./"
-    yield "RUN /opt/samebits/bin/samebits lock --check --bits --config samebits.yaml"
-    yield 'ENTRYPOINT ["/opt/samebits/bin/samebits"]'
-    yield 'CMD ["serve", "--config", "samebits.yaml", "--locked", "samebits.lock"]'
+    yield "RUN samebits lock --check --bits --config samebits.yaml"
+    yield 'ENTRYPOINT ["samebits"]'
+    # Not on any difference: system, kernel and processor are those of the machine that it runs on.
+    yield 'CMD ["serve", "--config", "samebits.yaml", "--locked", "samebits.lock", "--locked-bits"]'
