@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+import psutil
 import pytest
 from live import Live, live, sse_data
 
@@ -95,13 +98,15 @@ def test_a_text_that_is_not_valid_is_no_answer(server: Live) -> None:
     assert "cut short" in response.json()["error"]["message"]
 
 
+def is_busy(address: str) -> bool:
+    return any(slot["is_processing"] for slot in httpx.get(f"{address}/slots").json())
+
+
 def test_a_client_that_goes_away_frees_the_slot(server: Live, address: str) -> None:
-    """Of a stream. That a plain request's connection is closed is tested with the stub: this server does not always
-    look whether its client is there before an answer is complete.
-    """
+    """Of a stream: this server does not always look whether its client is there before a plain answer is complete."""
 
     def busy() -> bool:
-        return any(slot["is_processing"] for slot in httpx.get(f"{address}/slots").json())
+        return is_busy(address)
 
     body = ask("A story.", max_tokens=1500, ignore_eos=True, stream=True)
     with server.http.stream("POST", CHAT, json=body) as response:
@@ -111,3 +116,28 @@ def test_a_client_that_goes_away_frees_the_slot(server: Live, address: str) -> N
     while busy():
         assert time.monotonic() < end, "the slot outlives its client"
         time.sleep(0.05)
+
+
+def test_a_plain_request_whose_client_goes_away_leaves_no_connection(server: Live, address: str) -> None:
+    """Whatever the upstream does about it: what we hold open would otherwise grow with each impatient client."""
+
+    def held() -> int:
+        own = psutil.Process().net_connections("tcp")
+        return sum(c.status == "ESTABLISHED" and bool(c.raddr) and c.raddr.port == port for c in own)
+
+    def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "it does not happen"
+            time.sleep(0.05)
+
+    port = urlsplit(address).port
+    wait_until(lambda: held() == 0)  # idle ones of earlier tests are closed after a while
+    body = json.dumps(ask("A story.", max_tokens=1500, ignore_eos=True)).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.http.base_url.port)) as client:
+        client.sendall(head.encode() + body)
+        wait_until(lambda: held() == 1 and is_busy(address))
+        time.sleep(0.5)
+        assert held() == 1, "not exercised: the answer is complete"
+    wait_until(lambda: held() == 0, 5.0)
