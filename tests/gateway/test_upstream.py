@@ -202,6 +202,15 @@ def test_a_client_that_goes_away_frees_the_upstream(serve: Any, upstream: Stub, 
     assert server.post(CHAT, **ask()).status_code == 200
 
 
+def test_what_is_sent_again_is_logged_without_what_the_upstream_says(serve: Any, upstream: Stub, caplog: Any) -> None:
+    answers: Any = iter([(503, {"error": {"message": "cannot do: my secret question"}}), chat()])
+    upstream.answer = lambda _: next(answers)
+    assert serve().post(CHAT, **ask("my secret question")).status_code == 200
+    said = [record.getMessage() for record in caplog.records if record.name == "samebits.gateway.upstream"]
+    assert said == ["m: attempt 2, after HTTP 503"]
+    assert "secret" not in caplog.text
+
+
 def test_an_upstream_that_keeps_failing_is_left_alone(serve: Any, upstream: Stub) -> None:
     upstream.answer = lambda _: (500, {})
     server = serve(m={"attempts": 1, "breaker_failures": 2, "breaker_seconds": 0.5})

@@ -78,9 +78,12 @@ def serve(
 
     keys = read_api_keys(settings)
 
+    from stamina.instrumentation import set_on_retry_hooks
+
     from samebits.api.app import load_models
     from samebits.api.server import listen, make_server, url_of
 
+    set_on_retry_hooks(())  # they log a name without a reason; upstreams say themselves what is sent again, and why
     with listen(settings) as sock:
 
         def ready() -> None:

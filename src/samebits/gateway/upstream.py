@@ -168,6 +168,7 @@ class Upstream:
                 if first is not None:
                     error, first = first, None
                     raise error
+                log.warning("%s: attempt %d, after %s", self.name, attempt.num, _kind(failure))
                 reply = await self._once(path, body, deadline - time.monotonic())
         return reply
 
@@ -243,6 +244,11 @@ def _proxy_of(url: str) -> str | None:
     if urllib.request.proxy_bypass(parts.hostname or ""):
         return None
     return urllib.request.getproxies().get(parts.scheme)
+
+
+def _kind(error: UpstreamError) -> str:
+    """What failed, without what the upstream says of it, which may quote the request."""
+    return f"HTTP {error.status}" if isinstance(error, RefusedError) else type(error).__name__
 
 
 def _passes(error: Exception, deadline: float) -> bool | float:
