@@ -1,5 +1,5 @@
 """What the gateway costs: requests a second that the cache answers, and milliseconds that a request takes longer than
-without it. ``python -m benchmarks.gateway [--peer URL] [--json FILE]``.
+without it. ``python -m benchmarks.gateway [--stub-port PORT --peer PORT] [--json FILE]``.
 
 A stub upstream in a process of its own answers each request after a time that is drawn uniformly from ``DELAY_S``, as a
 model does, so that 32 clients are not answered in step. It says that time in its answer, and what a client

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.live import write_model
 from tests.cli.test_ledger import samebits
+from tests.small_model import write_model
 
 from samebits.api.app import load_models
 from samebits.api.config import make_config, read_config
