@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -255,3 +256,66 @@ def test_a_long_text_is_redacted_in_the_time_of_reading_it() -> None:
 )
 def test_addresses_are_found(text: str, kept: str) -> None:
     assert Privacy("redacted").payload(text) == kept
+
+
+# ---- files that were cut off -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class Files:
+    """A database and its log as they are while it is open, the database after it was closed, and the anchors."""
+
+    database: bytes
+    log: bytes
+    whole: bytes
+    anchors: bytes
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """What a ledger of `COUNT` records leaves when its machine loses power, and the anchors kept elsewhere."""
+    folder = tmp_path_factory.mktemp("cut")
+    with Ledger.open(f"sqlite:///{folder}/ledger.db", anchors=folder / "anchors") as ledger:
+        for i in range(COUNT):
+            ledger.append([make_entry(i)])
+        database, log = ((folder / name).read_bytes() for name in ("ledger.db", "ledger.db-wal"))
+    return Files(database, log, (folder / "ledger.db").read_bytes(), (folder / "anchors").read_bytes())
+
+
+def check_cut(folder: Path, files: Files, database: bytes, log: bytes | None) -> int | None:
+    """How many records are there; None where the file is refused. Fewer than there were are found to be fewer."""
+    for path in folder.glob("ledger.db*"):
+        path.unlink()
+    (folder / "anchors").write_bytes(files.anchors)
+    (folder / "ledger.db").write_bytes(database)
+    if log is not None:
+        (folder / "ledger.db-wal").write_bytes(log)
+    try:
+        with Ledger.open(f"sqlite:///{folder}/ledger.db") as ledger:
+            report = check(ledger, folder / "anchors")
+            assert report.count or report.records == COUNT
+            if not check(ledger).count:  # what is there holds together, and goes on
+                ledger.append([make_entry(99)])
+                assert check(ledger).records == report.records + 1
+            return report.records
+    except (LedgerError, InputError):
+        return None
+
+
+def test_negative_control_files_that_are_whole(files: Files, tmp_path: Path) -> None:
+    assert check_cut(tmp_path, files, files.database, files.log) == COUNT
+    assert check_cut(tmp_path, files, files.whole, None) == COUNT
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(of_log=st.booleans(), share=st.floats(0, 1, exclude_max=True))
+def test_a_file_that_is_cut_at_any_byte_is_found_or_refused(
+    files: Files, tmp_path: Path, of_log: bool, share: float
+) -> None:
+    """C09, for SQLite: of the log, what is complete before the cut is there; nothing is missing unseen."""
+    if of_log:
+        log = files.log
+        found = check_cut(tmp_path, files, files.database, log[: int(share * len(log))])
+        assert found is None or found < COUNT
+    else:
+        check_cut(tmp_path, files, files.whole[: max(1, int(share * len(files.whole)))], None)

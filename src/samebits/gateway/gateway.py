@@ -252,8 +252,8 @@ class Gateway:
 
     def _noted(self, task: asyncio.Task[None]) -> None:
         self._notes.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:  # there is no client to tell it to
-            log.warning("it is not recorded that a client went away: %s", error)
+        if not task.cancelled() and (error := task.exception()) is not None:  # nobody is there to be told
+            log.warning("a request that ended without an answer is not recorded: %s", error)
 
 
 def _status(plan: Plan) -> str:
