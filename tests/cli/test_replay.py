@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.live import write_model
 from tests.ledger.conftest import make_entry
+from tests.small_model import write_model
 
 from samebits import LLM
 from samebits.api.app import make_app

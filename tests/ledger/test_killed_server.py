@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.api.live import write_model
 from tests.ledger.conftest import new_database
+from tests.small_model import write_model
 
 from samebits.ledger import Ledger
 from samebits.ledger.fsck import check

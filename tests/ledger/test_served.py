@@ -16,7 +16,8 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.live import error_of, write_model
+from tests.api.live import error_of
+from tests.small_model import write_model
 
 from samebits.ledger import Ledger
 from samebits.ledger.fsck import check

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.api.live import write_model
+from tests.small_model import write_model
 
 from samebits import LLM, SamplingParams
 
