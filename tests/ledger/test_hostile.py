@@ -157,7 +157,7 @@ def test_there_is_one_way_to_write_a_line(line: bytes, rewritten: Any) -> None:
         from_line(other)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_no_byte_of_a_line_can_be_changed(line: bytes, data: st.DataObject, tmp_path: Path) -> None:
     place = data.draw(st.integers(0, len(line) - 2))
