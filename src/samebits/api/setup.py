@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from samebits.api.config import ModelConfig, ServerConfig
 from samebits.api.errors import failure
 from samebits.api.promise import strongest_level
+from samebits.api.schema_chat import ChatRequest
+from samebits.api.schema_completions import CompletionRequest
+from samebits.api.schema_native import NativeSampling
+from samebits.api.schema_responses import ResponseRequest
 from samebits.api.served import Served
 from samebits.api.service import Service
 from samebits.engine.resolve import describe
@@ -23,11 +26,18 @@ from samebits.gateway.route import Route
 from samebits.gateway.settings import LedgerConfig
 from samebits.gateway.verify import verify
 from samebits.ledger import Privacy, environment_id
+from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, RESPONSES
 
 if TYPE_CHECKING:
     from samebits.gateway.upstream import Upstream
 
-log = logging.getLogger(__name__)
+# Of our own engine, by route.
+PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    CHAT: frozenset(ChatRequest.model_fields),
+    COMPLETIONS: frozenset(CompletionRequest.model_fields),
+    RESPONSES: frozenset(ResponseRequest.model_fields),
+    GENERATE: frozenset(NativeSampling.model_fields),
+}
 
 
 @dataclass(frozen=True)
@@ -135,6 +145,7 @@ def _embedded(served: Served, config: ServerConfig, service: Service) -> Route:
         timeout=config.request_timeout,
         fingerprint=served.fingerprint,
         defaults=_defaults(served),
+        parameters=PARAMETERS,
         policy=own.policy,
         failover=own.failover,
         stronger=own.stronger,

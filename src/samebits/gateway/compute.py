@@ -11,7 +11,7 @@ import orjson
 from samebits.gateway.attempts import Attempt, converge
 from samebits.gateway.block import Outcome
 from samebits.gateway.cache import Cache
-from samebits.gateway.call import GENERATE, RESPONSES, Reply
+from samebits.gateway.call import Reply
 from samebits.gateway.check import check_shape, cut_short, texts_of
 from samebits.gateway.errors import (
     DriftError,
@@ -30,6 +30,7 @@ from samebits.gateway.plan import Plan
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import UpstreamConfig
+from samebits.ledger.routes import GENERATE, RESPONSES
 
 Emit = Callable[[Chunk], None]
 
@@ -94,7 +95,7 @@ class Computer:
                 await self._recorder.attempted(answer_id, plan, route, attempt)
 
             won = await converge(path, plan.body, plan.check, plan.chosen.policy.retries, send, note)
-            return Outcome(won.whole, route, won.number, True)
+            return Outcome(won.whole, route, won.number, True, sent=None if won.number == 1 else won.body)
         whole = await (
             self._streamed(path, route, plan.body, emit) if plan.call.streams and plan.live else send(plan.body)
         )
@@ -164,6 +165,7 @@ class Computer:
             "route": outcome.route.name,
             "attempt": outcome.attempt,
             "valid": outcome.valid,
+            "sent": outcome.sent,
         }
         self._cache.put(parts.digest, plan.call.tenant, kept)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,23 +12,24 @@ from typing import Any, Final
 from samebits.errors import InputError, SamebitsError
 from samebits.gateway.block import Outcome, block_of
 from samebits.gateway.cache import Cache
-from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES, Call
+from samebits.gateway.call import Call
 from samebits.gateway.check import Check, policy_check
 from samebits.gateway.compute import Computer, with_drift
 from samebits.gateway.errors import RefusedError, UpstreamError
 from samebits.gateway.events import DONE, plain_event
 from samebits.gateway.flight import Flight, Flights
+from samebits.gateway.ids import new_id, shown_id
 from samebits.gateway.join import chunks_of
 from samebits.gateway.levels import Level, includes
-from samebits.gateway.plan import Plan, make_plan
+from samebits.gateway.plan import Plan, blamed, make_plan
 from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import TenantConfig
 from samebits.gateway.stream import Stream, late
+from samebits.ledger.routes import RESPONSES
 
 log = logging.getLogger(__name__)
-_PREFIX: Final = {CHAT: "chatcmpl", COMPLETIONS: "cmpl", RESPONSES: "resp"}
 CACHE_HEADER: Final = "x-samebits-cache"
 
 
@@ -121,16 +121,17 @@ class Gateway:
             SamebitsError: there is no answer. That is in the ledger then.
         """
         plan: Plan | None = None
-        answer_id = f"{_PREFIX.get(call.path, 'gen')}-{uuid.uuid4().hex}"
+        answer_id = new_id(call.path)
         try:
             plan = self.plan(call)
             return await self._answered(plan, answer_id)
         except asyncio.CancelledError:
             self._note(self.recorder.failed(answer_id, call, plan, None, cancelled=True))
             raise
-        except SamebitsError as error:
+        except SamebitsError as raised:
+            error = raised if plan is None else blamed(plan, raised)
             await self.recorder.failed(answer_id, call, plan, self._describe(error))
-            raise
+            raise error from None
 
     async def failed(self, answer_id: str, plan: Plan, error: SamebitsError) -> None:
         """Records that a request failed after its answer had begun.
@@ -193,7 +194,7 @@ class Gateway:
 
     def _stored(self, plan: Plan, kept: Mapping[str, Any]) -> Outcome:
         route = self.routes[kept["route"]]
-        return with_drift(plan, Outcome(kept["whole"], route, kept["attempt"], kept["valid"]))
+        return with_drift(plan, Outcome(kept["whole"], route, kept["attempt"], kept["valid"], sent=kept["sent"]))
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -217,9 +218,7 @@ class Gateway:
         self, plan: Plan, answer_id: str, outcome: Outcome, cache: str, first_token: float | None
     ) -> dict[str, Any]:
         """The answer as it is sent, after it is in the ledger."""
-        own_id = outcome.whole.get("id")
-        if plan.call.path == RESPONSES and plan.route.engine == "upstream" and isinstance(own_id, str):
-            answer_id = own_id  # the upstream will be asked for it
+        answer_id = shown_id(plan.call.path, plan.route, outcome.whole.get("id"), answer_id)
         block = block_of(plan, outcome, cache, self.recorder.receipt_of(answer_id, plan))
         answer = {**outcome.whole, "id": answer_id}
         if answer.get("system_fingerprint", "") is None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from samebits.gateway.call import CHAT, COMPLETIONS
 from samebits.ledger.canonical import EXACT, canonical, digest
+from samebits.ledger.routes import CHAT, COMPLETIONS
 
 # Without effect on the answer, on the two routes whose answers do not repeat them.
 IGNORED: Final = frozenset(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from samebits.gateway.attempts import Attempt
 from samebits.gateway.block import Outcome, block_of, fingerprint_of, params_of
 from samebits.gateway.call import Call
+from samebits.gateway.changes import changes_of
+from samebits.gateway.ids import shown_id
 from samebits.gateway.plan import Plan
 from samebits.gateway.route import Route
 from samebits.ledger import Digests, Entry, ModelRef, Timing
@@ -69,6 +71,7 @@ class Recorder:
                 level_asked=plan.level_asked,
                 level_declared=block.get("level"),
                 request=plan.call.body,
+                changes=changes_of(plan, outcome),
                 params=block.get("params") or {},
                 seed=block.get("seed"),
                 digests=_digests(block),
@@ -93,6 +96,8 @@ class Recorder:
         outcome = Outcome(attempt.whole, route, attempt.number, attempt.problem is None)
         block = block_of(plan, outcome, "miss", None)
         seed = attempt.body.get("seed")
+        if attempt.problem is None:
+            parent = shown_id(plan.call.path, plan.route, attempt.whole.get("id"), parent)
         await self.ledger.add(
             Entry(
                 id=f"{parent}.{attempt.number}",
@@ -143,6 +148,7 @@ class Recorder:
                 model=model,
                 level_asked=plan.level_asked if plan else None,
                 request=call.body,
+                changes=changes_of(plan) if plan else None,
                 params=params_of(plan) if plan else {},
                 seed=plan.seed if plan else None,
                 error=dict(error) if error else None,

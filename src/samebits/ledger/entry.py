@@ -77,6 +77,8 @@ class Entry:
         level_asked: level of determinism that the request asks for.
         level_declared: the one that the answer states.
         request: the body as it was received. Header fields never belong into it.
+        changes: of the body that was computed instead each field that differs: ``origin``, and ``value`` unless it was
+            left out.
         params: effective parameters, each ``{"value": …, "origin": …}`` (``samebits.engine.describe``).
         seed: the one that was used, also when it was drawn.
         answer: what was sent, as one JSON value also where it was streamed.
@@ -100,6 +102,7 @@ class Entry:
     level_asked: str | None = None
     level_declared: str | None = None
     request: Json = None
+    changes: Mapping[str, Mapping[str, Any]] | None = None
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seed: int | None = None
     digests: Digests = field(default_factory=Digests)
