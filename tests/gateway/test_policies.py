@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from live import NAME, write_model
+from live import NAME
 from stub import Stub, chat
 
 from samebits import LLM
@@ -15,6 +15,7 @@ from samebits.gateway.capability import fit, refused_by
 from samebits.gateway.levels import LEVELS, includes, stronger
 from samebits.gateway.policy import BUILT_IN, Chosen, Policy, choose, known_policies, with_policy
 from samebits.gateway.settings import TenantConfig
+from small_model import write_model
 
 CHAT = "/v1/chat/completions"
 

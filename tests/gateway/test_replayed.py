@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import yaml
-from live import NAME, write_model
+from live import NAME
 from stub import Asked, Stub, chat
 
 from samebits import LLM
 from samebits.cli import _run
 from samebits.ledger import Ledger
+from small_model import write_model
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 HELLO = [{"role": "user", "content": "Hi"}]

@@ -44,6 +44,14 @@ class UnknownModelError(InputError):
     """No model of that name is served."""
 
 
+class UnknownReceiptError(InputError):
+    """The caller has no answer of that id."""
+
+
+class ReceiptsOffError(InputError):
+    """No receipts are signed here."""
+
+
 class UnsupportedError(InputError):
     """A field of OpenAI's API that this server does not have."""
 
@@ -87,6 +95,8 @@ SERVER: Final = "server_error"
 # The first class that matches decides, so a class stands before its bases. docs/guide/server.md has the same rows.
 TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (UnknownModelError, Kind(404, INVALID, "model_not_found")),
+    (UnknownReceiptError, Kind(404, INVALID, "receipt_not_found")),
+    (ReceiptsOffError, Kind(404, INVALID, "receipts_off")),
     (ContextLengthError, Kind(400, INVALID, "context_length_exceeded")),
     (UnsupportedError, Kind(400, INVALID, "unsupported_parameter")),
     (MissingFieldError, Kind(400, INVALID, "missing_required_parameter")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from samebits.api.config import ModelConfig, ServerConfig
@@ -30,6 +31,7 @@ from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, RESPONSES
 
 if TYPE_CHECKING:
     from samebits.gateway.upstream import Upstream
+    from samebits.ledger.keys import Signer
 
 # Of our own engine, by route.
 PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
@@ -166,6 +168,16 @@ def _recorder(config: ServerConfig) -> Recorder:
         return Recorder()
     from samebits.ledger import AsyncLedger, Ledger
 
+    signer = None if keys.receipt_key is None else _signer(keys.receipt_key)
     privacy = Privacy(keys.privacy) if keys.patterns is None else Privacy(keys.privacy, keys.patterns)
     ledger = AsyncLedger(Ledger.open(keys.url, privacy=privacy, anchors=keys.anchors))
-    return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id())
+    return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id(), signer)
+
+
+def _signer(path: str) -> Signer:
+    from samebits.ledger.keys import read_signer
+
+    try:
+        return read_signer(Path(path))
+    except InputError as error:
+        raise InputError(error.message, field="ledger.receipt_key", remedy=error.remedy) from error

@@ -19,6 +19,7 @@ from samebits.ledger import Digests, Entry, ModelRef, Timing
 
 if TYPE_CHECKING:
     from samebits.ledger import AsyncLedger
+    from samebits.ledger.keys import Signer
 
 
 @dataclass(frozen=True)
@@ -29,12 +30,14 @@ class Recorder:
         receipts: whether answers name one.
         date: today's date for chat templates.
         environment: of this process.
+        signer: signs receipts.
     """
 
     ledger: AsyncLedger | None = None
     receipts: bool = True
     date: str | None = None
     environment: str | None = None
+    signer: Signer | None = None
 
     @property
     def is_on(self) -> bool:
