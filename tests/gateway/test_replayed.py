@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from stub import Asked, Stub, chat
 
 from samebits import LLM
 from samebits.cli import _run
+from samebits.cli.answering import Answering, Source
 from samebits.ledger import Ledger
+from samebits.ledger.replay import Recorded, replay_one
 from small_model import write_model
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
@@ -115,6 +119,52 @@ def test_negative_control_without_the_changes_the_answers_differ(
     monkeypatch.setattr("samebits.ledger.replay.Recorded._changes", lambda _: {})
     code, said = replay("--all", "--url", url, "--model", folder)
     assert (code, said.splitlines()[-1]) == (1, "0 same, 3 differ, 0 not measured")
+
+
+SEVERAL: list[tuple[str, dict[str, Any]]] = [
+    (COMPLETIONS, {"prompt": ["Hi", "Ho", "Hi"], "n": 2}),
+    (COMPLETIONS, {"prompt": [[40, 41], [42]], "logprobs": 1}),
+    (CHAT, {"messages": HELLO, "n": 3}),
+    ("/generate", {"text": ["Hi", "Ho"], "sampling_params": {"n": 2}}),
+    ("/generate", {"text": "Hi", "sampling_params": {"n": 2}}),
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_several_answers_of_one_drawn_seed_can_be_asked_again(
+    serve: Any, llm: LLM, folder: str, url: str, streams: bool
+) -> None:
+    server = serve({NAME: llm}, ledger={"url": url})
+    for path, body in SEVERAL:
+        sampling = {"temperature": 1.5, ("max_new_tokens" if path == "/generate" else "max_tokens"): 6}
+        inner = {"sampling_params": {**sampling, **body.get("sampling_params", {})}}
+        whole = body | (inner if path == "/generate" else sampling)
+        assert server.http.post(path, json={"model": NAME, "stream": streams, **whole}).status_code == 200
+    recorded = bodies(url)
+    assert [body["index"] for body in recorded] == [None, None, None, 0, 1, 2, 3, 0, 1]
+    seeds = [body["seed"] for body in recorded]
+    assert len(set(seeds[3:7])) == len(set(seeds[7:])) == 1, "one for a request"
+    assert len(set(seeds)) == len(SEVERAL), "another one for each request"
+    assert len({body["digests"]["output_tokens"] for body in recorded}) == len(recorded), "not exercised: all the same"
+    assert replay("--all", "--url", url, "--model", folder) == (0, f"{len(recorded)} same, 0 differ, 0 not measured\n")
+
+
+def test_negative_control_another_of_several_answers_differs(serve: Any, llm: LLM, folder: str, url: str) -> None:
+    server = serve({NAME: llm}, ledger={"url": url})
+    several = {"text": ["Hi", "Ho"], "sampling_params": {"max_new_tokens": 6}}
+    assert server.http.post("/generate", json={"model": NAME, **several}).status_code == 200
+    [first, _] = bodies(url)
+    with Ledger.open(url, readonly=True) as ledger:
+        records = [r for r in ledger.records() if r.kind == "answer"]
+    wrong = Recorded.of(records[0])
+    swapped = replace(wrong, body={**first, "index": 1})
+    unknown = replace(wrong, body={**first, "index": None})
+
+    async def outcomes() -> list[str]:
+        async with Answering(Source(None, folder)) as answering:
+            return [(await replay_one(each, answering.answer)).verdict for each in (wrong, swapped, unknown)]
+
+    assert asyncio.run(outcomes()) == ["same", "differs", "not measured"]
 
 
 @pytest.mark.parametrize("privacy", ["digest-only", "redacted"])

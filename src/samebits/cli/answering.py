@@ -101,9 +101,7 @@ class Answering:
         finally:
             app.users -= 1
         if status == 200 and isinstance(answer, list):
-            raise MeasurementError(
-                f"{recorded.id} is one of {len(answer)} answers to one request; which is not recorded"
-            )
+            answer = _one_of(answer, recorded)
         if status != 200 or not isinstance(answer, dict):
             said = answer.get("error", {}).get("message", "") if isinstance(answer, dict) else ""
             raise MeasurementError(f"asked again, {recorded.id} is answered with {status}: {said}")
@@ -180,6 +178,13 @@ class Answering:
     ) -> None:
         while self._apps:
             await self._close_one()
+
+
+def _one_of(answers: list[Any], recorded: Recorded) -> Any:
+    index = recorded.body.get("index")
+    if not isinstance(index, int) or index >= len(answers):
+        raise MeasurementError(f"{recorded.id} is one of {len(answers)} answers to one request; which is not recorded")
+    return answers[index]
 
 
 @dataclass

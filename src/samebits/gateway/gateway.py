@@ -231,13 +231,14 @@ class Gateway:
 
     async def _native(self, plan: Plan, outcome: Outcome, cache: str) -> Any:
         """Answers of /generate: one, or a list of them, each with an id of its own."""
-        answers: list[dict[str, Any]] = outcome.whole if isinstance(outcome.whole, list) else [outcome.whole]
-        for answer in answers:
+        listed = isinstance(outcome.whole, list)
+        answers: list[dict[str, Any]] = outcome.whole if listed else [outcome.whole]
+        for index, answer in enumerate(answers):
             meta = answer["meta_info"]
             part = Outcome(meta, outcome.route)
             block = block_of(plan, part, cache, self.recorder.receipt_of(meta["id"], plan))
             meta["samebits"] = block
-            await self.recorder.answered(meta["id"], plan, part, answer, block, None)
+            await self.recorder.answered(meta["id"], plan, part, answer, block, None, index if listed else None)
         return outcome.whole
 
     def cancelled(self, answer_id: str, plan: Plan) -> None:

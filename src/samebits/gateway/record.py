@@ -56,8 +56,12 @@ class Recorder:
         answer: Mapping[str, Any],
         block: Mapping[str, Any],
         first_token: float | None,
+        index: int | None = None,
     ) -> None:
         """Stores an answer; returns when the disk has it.
+
+        Args:
+            index: which of several answers to the request it is.
 
         Raises:
             LedgerError: it cannot be stored.
@@ -81,6 +85,7 @@ class Recorder:
                 answer=dict(answer),
                 cache=block["gateway"]["cache"],
                 attempt=outcome.attempt,
+                index=index,
                 policy=plan.chosen.name,
                 timing=Timing(first_token=first_token, total=time.perf_counter() - plan.call.arrived),
                 date=self.date,

@@ -54,6 +54,7 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
         "date": entry.date,
         "digests": vars(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
         "environment": entry.environment,
+        "index": entry.index,
         "level": {"asked": entry.level_asked, "declared": entry.level_declared},
         "model": model,
         "params": _described(entry.params, privacy),

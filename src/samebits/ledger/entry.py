@@ -73,6 +73,7 @@ class Entry:
         tenant: whose chain it belongs to.
         parent: for an attempt, the id of the answer that it is an attempt at.
         attempt: its number, from 1.
+        index: of an answer that is one of several to one request, such as those of /generate, which one, from 0.
         route: path of the request, such as ``/v1/chat/completions``.
         level_asked: level of determinism that the request asks for.
         level_declared: the one that the answer states.
@@ -99,6 +100,7 @@ class Entry:
     model: ModelRef
     parent: str | None = None
     attempt: int | None = None
+    index: int | None = None
     level_asked: str | None = None
     level_declared: str | None = None
     request: Json = None

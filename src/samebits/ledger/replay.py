@@ -117,11 +117,6 @@ class Recorded:
         if self.route == GENERATE:
             holder = sent["sampling_params"] = dict(sent.get("sampling_params") or {})
         if holder.get(name) is None:
-            prompts = sent.get("input_ids") or sent.get("text") if self.route == GENERATE else sent.get("prompt")
-            if isinstance(prompts, list) and len(prompts) > 1 and not isinstance(prompts[0], int):
-                raise MeasurementError(
-                    f"{self.id}: each of its {len(prompts)} prompts drew a seed, and one is recorded"
-                )
             holder[name] = seed
 
     def _overlay(self, sent: dict[str, Any]) -> None:
