@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -36,6 +35,7 @@ from samebits.gateway.errors import (
     UnreachableError,
     UpstreamTimeoutError,
 )
+from samebits.gateway.json_body import write_json
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def error_response(error: Exception) -> Response:
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response. Floats are written with the digits that give back the same float."""
-    return Response(orjson.dumps(body), status, headers, "application/json")
+    return Response(write_json(body), status, headers, "application/json")
 
 
 async def _on_exception(_: Request, error: Exception) -> Response:

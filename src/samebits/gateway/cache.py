@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
-
-from samebits.gateway.json_body import write_json
+from samebits.gateway.json_body import read_answer, write_json
 from samebits.gateway.settings import CacheConfig
 
 OVERHEAD: Final = 1024  # bytes of an entry beside its answer
@@ -37,7 +35,7 @@ class Entry:
 
     def read(self) -> dict[str, Any]:
         """The answer; each call gives a value of its own."""
-        value: dict[str, Any] = orjson.loads(self.answer)
+        value: dict[str, Any] = read_answer(self.answer)
         return value
 
 

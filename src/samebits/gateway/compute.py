@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from samebits.gateway.attempts import Attempt, converge
 from samebits.gateway.block import Outcome
 from samebits.gateway.cache import Cache
@@ -24,7 +22,7 @@ from samebits.gateway.errors import (
 from samebits.gateway.events import read_events
 from samebits.gateway.flight import Chunk
 from samebits.gateway.join import Joiner
-from samebits.gateway.json_body import write_json
+from samebits.gateway.json_body import read_answer, write_json
 from samebits.gateway.levels import includes
 from samebits.gateway.plan import Plan
 from samebits.gateway.record import Recorder
@@ -206,8 +204,8 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
 
 def _read(data: bytes) -> Any:
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:  # NaN and lone surrogates too: neither could be sent or recorded
+        return read_answer(data)
+    except ValueError:  # NaN and lone surrogates too: neither could be sent or recorded
         raise MalformedError("the upstream's answer is not JSON") from None
 
 

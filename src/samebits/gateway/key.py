@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
+from samebits.gateway.json_body import Spelled
 from samebits.ledger.canonical import EXACT, canonical, digest
 from samebits.ledger.routes import CHAT, COMPLETIONS
 
@@ -95,6 +96,8 @@ def form_of(value: Any, place: tuple[str, ...] = ()) -> Any:
         return {"ordered": [[name, form_of(item, (*place, name))] for name, item in value.items()]}
     if isinstance(value, list):
         return [form_of(item, (*place, "*")) for item in value]
+    if isinstance(value, Spelled):
+        return {"number": value.text}
     if isinstance(value, float) and abs(value) > EXACT and value.is_integer():
         return {"integer": str(int(value))}
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > EXACT:
