@@ -73,13 +73,13 @@ class Job:
         if self.beams is not None:
             params = self.beams.params(self.params)
             return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
-        params = self.params
-        if params.seed is None and params.temperature > 0 and len(self.prompts) > 1:
-            params = replace(params, seed=draw_seed())  # one for all, so that the request can be asked again with it
+        sampling = self.params
+        if sampling.seed is None and sampling.temperature > 0 and len(self.prompts) > 1:
+            sampling = replace(sampling, seed=draw_seed())  # one for all, so that it can be asked again with it
         constraint = None if self.grammar is None else self.grammar.constraint()
         return driver.submit(
             [
-                Request(ids, params, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
+                Request(ids, sampling, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
                 for ids in self.prompts
             ],
             whole=whole,
