@@ -90,6 +90,31 @@ def test_attempts_errors_and_aliases(serve: Any, upstream: Stub, url: str) -> No
     assert records(url, "answer")[-1][1]["model"]["name"] == "m-2"
 
 
+def test_an_alias_that_moves_while_the_server_is_down_is_seen(serve: Any, upstream: Stub, url: str) -> None:
+    """Case M08."""
+
+    def warnings(server: Any, content: str, **headers: str) -> Any:
+        answer = server.http.post(CHAT, json=ask(content), headers=headers).json()
+        return answer["samebits"]["warnings"] if "samebits" in answer else answer["error"]["code"]
+
+    keys = {"level": "batch"}
+    assert warnings(serve(m=keys, ledger={"url": url}), "a") == []
+    upstream.answer = lambda _: chat(model="m-2", system_fingerprint="fp-1")
+    policies = {"strict": {"drift": "refuse"}}
+    again = serve(m=keys, ledger={"url": url}, policies=policies)
+    assert warnings(again, "b", **{"x-samebits-policy": "strict"}) == "model_moved"
+    assert warnings(again, "c") == ["alias moved: m was m-1, and is m-2"]
+    [(_, alias)] = records(url, "alias")
+    assert alias["answer"] == {"said": "alias moved: m was m-1, and is m-2", "model": "m-1", "fingerprint": "fp-1"}
+    assert warnings(again, "d") == [], "a new baseline was opened"
+    assert warnings(serve(m=keys, ledger={"url": url}), "e") == [], "and is kept"
+    # Negative controls: another name there has no baseline, and without a ledger nothing is known.
+    upstream.answer = lambda _: chat(model="m-3")
+    assert warnings(serve(m={**keys, "model": "other"}, ledger={"url": url}), "f") == []
+    assert warnings(serve(m=keys), "g") == []
+    assert warnings(serve(m=keys, ledger={"url": url}), "h") == ["alias moved: m was m-2, and is m-3"]
+
+
 def test_a_client_that_goes_away_is_recorded(serve: Any, upstream: Stub, url: str) -> None:
     upstream.delay = 30
     server = serve(ledger={"url": url})

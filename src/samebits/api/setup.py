@@ -99,6 +99,9 @@ def make_gateway(service: Service) -> Setup:
     routes = {name: _embedded(served, config, service) for name, served in service.models.items()}
     routes |= {name: _route(name, config, upstream) for name, upstream in upstreams.items()}
     check_routes(routes)
+    recorder = _recorder(config)
+    for route in routes.values():
+        recorder.restore_baseline(route)
     gateway = Gateway(
         routes,
         known,
@@ -107,7 +110,7 @@ def make_gateway(service: Service) -> Setup:
         lambda error: failure(error).body["error"],
         policy=config.policy,
         level=config.determinism,
-        recorder=_recorder(config),
+        recorder=recorder,
     )
     return Setup(gateway, upstreams)
 

@@ -142,8 +142,11 @@ class Computer:
         said = _moved(plan, outcome)
         if said is not None:
             await self._recorder.moved(plan.call, route, said)
+        before = (route.seen.model, route.seen.fingerprint)
         route.seen.model = _text(outcome.whole.get("model")) or route.seen.model
         route.seen.fingerprint = _text(outcome.whole.get("system_fingerprint")) or route.seen.fingerprint
+        if (route.seen.model, route.seen.fingerprint) != before:
+            await self._recorder.keep_baseline(route)
         return compared
 
     def _keep(self, plan: Plan, outcome: Outcome) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Mapping
@@ -186,6 +187,33 @@ class Recorder:
                 environment=self.environment,
             )
         )
+
+    async def keep_baseline(self, route: Route) -> None:
+        """Stores what an upstream is now, to be compared with after a restart too.
+
+        Raises:
+            LedgerError: it cannot be stored.
+        """
+        if self.ledger is None or route.public_url is None:
+            return
+        from samebits.ledger.baselines import Baseline, keep_baseline
+
+        now = Baseline(route.name, route.public_url, route.upstream_model, route.seen.model, route.seen.fingerprint)
+        await asyncio.to_thread(keep_baseline, self.ledger.ledger, now)
+
+    def restore_baseline(self, route: Route) -> None:
+        """Makes a route compare with what its upstream was before the start, if that is stored.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        if self.ledger is None or route.public_url is None:
+            return
+        from samebits.ledger.baselines import read_baseline
+
+        before = read_baseline(self.ledger.ledger, route.name, route.public_url, route.upstream_model)
+        if before is not None:
+            route.seen.model, route.seen.fingerprint = before.model, before.fingerprint
 
 
 def _model(call: Call, route: Route, outcome: Outcome | None) -> ModelRef:
