@@ -21,6 +21,7 @@ from samebits.gateway.flight import Flight, Flights
 from samebits.gateway.ids import new_id, shown_id
 from samebits.gateway.join import chunks_of
 from samebits.gateway.levels import Level, includes
+from samebits.gateway.own_ids import OwnIds
 from samebits.gateway.plan import Plan, blamed, make_plan
 from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
@@ -86,6 +87,7 @@ class Gateway:
         }
         self._flights: Flights[Outcome] = Flights()
         self._computer = Computer(routes, self.recorder, cache)
+        self._own_ids = OwnIds(self.recorder)
         self._notes: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -124,7 +126,8 @@ class Gateway:
         answer_id = new_id(call.path)
         try:
             plan = self.plan(call)
-            return await self._answered(plan, answer_id)
+            async with self._own_ids.taken(call):
+                return await self._answered(plan, answer_id)
         except asyncio.CancelledError:
             self._note(self.recorder.failed(answer_id, call, plan, None, cancelled=True))
             raise

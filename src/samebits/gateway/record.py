@@ -188,6 +188,17 @@ class Recorder:
             )
         )
 
+    async def holds(self, tenant: str, id: str) -> bool:
+        """Whether a tenant has a record of a public id.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        if self.ledger is None:
+            return False
+        found = await asyncio.to_thread(self.ledger.ledger.find, id)
+        return any(record.tenant == tenant for record in found)
+
     async def keep_baseline(self, route: Route) -> None:
         """Stores what an upstream is now, to be compared with after a restart too.
 
