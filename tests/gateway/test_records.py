@@ -281,7 +281,8 @@ def test_an_id_of_the_clients_own_is_checked_before_anything_is_computed(serve: 
 
 
 def computed_tokens(server: Any) -> float:
-    lines = server.http.get("/metrics").text.splitlines()
+    metrics = httpx.get(server.url + "/metrics", headers={"authorization": "Bearer key-of-ada-1"})
+    lines = metrics.text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("samebits_tokens_total"))
 
 
