@@ -154,7 +154,8 @@ class Computer:
             return
         if cut_short(plan.call.path, outcome.whole) is not None:
             return
-        if plan.call.streams and "usage" not in outcome.whole and plan.route.engine == "upstream":
+        joined = plan.call.streams and plan.call.path != RESPONSES  # there the end of a stream is the plain answer
+        if joined and "usage" not in outcome.whole and plan.route.engine == "upstream":
             return  # a plain answer would have it
         if plan.route.upstream is not None and _unpinned(plan.route.upstream, outcome.whole) is not None:
             return  # its key would be that of the model that is configured

@@ -16,7 +16,7 @@ from samebits.gateway.call import Call
 from samebits.gateway.check import Check, policy_check
 from samebits.gateway.compute import Computer, with_drift
 from samebits.gateway.errors import RefusedError, UpstreamError
-from samebits.gateway.events import DONE, plain_event
+from samebits.gateway.events import DONE, named_event, plain_event
 from samebits.gateway.flight import Flight, Flights
 from samebits.gateway.ids import new_id, shown_id
 from samebits.gateway.join import chunks_of
@@ -25,6 +25,7 @@ from samebits.gateway.own_ids import OwnIds
 from samebits.gateway.plan import Plan, blamed, make_plan
 from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
+from samebits.gateway.response_events import events_of
 from samebits.gateway.route import Route
 from samebits.gateway.settings import TenantConfig
 from samebits.gateway.stream import Stream, late
@@ -32,6 +33,7 @@ from samebits.ledger.routes import RESPONSES
 
 log = logging.getLogger(__name__)
 CACHE_HEADER: Final = "x-samebits-cache"
+REASON_HEADER: Final = "x-samebits-cache-reason"
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ class Gateway:
                     flight.enter()  # for the stream; what follows leaves for this function
                     stream = Stream(self, plan, answer_id, flight, status, limit.when())
                     pieces = stream.pieces(first, chunks)
-                    return Live(pieces, {CACHE_HEADER: status}, plan.call.path == RESPONSES, stream.close)
+                    return Live(pieces, _headers(plan, status), plan.call.path == RESPONSES, stream.close)
             outcome = await flight.result()
         finally:
             flight.leave()
@@ -203,7 +205,7 @@ class Gateway:
 
     async def _from_whole(self, plan: Plan, answer_id: str, outcome: Outcome, cache: str) -> Whole | Live:
         """An answer that is there as a whole, in the form that the client wants; recorded before a byte is sent."""
-        headers = {CACHE_HEADER: cache}
+        headers = _headers(plan, cache)
         if isinstance(outcome.whole, list) or "meta_info" in outcome.whole:
             native = await self._native(plan, outcome, cache)
             if not plan.call.streams:
@@ -214,6 +216,8 @@ class Gateway:
         answer = await self.finished(plan, answer_id, outcome, cache, None)
         if not plan.call.streams:
             return Whole(answer, headers)
+        if plan.call.path == RESPONSES:
+            return Live(_written([*map(named_event, events_of(answer))]), headers, True, lambda: None)
         chunks = chunks_of(plan.call.path, answer, usage=plan.wants_usage)
         return Live(_written([*map(plain_event, chunks), DONE]), headers, False, lambda: None)
 
@@ -257,6 +261,11 @@ class Gateway:
         self._notes.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:  # nobody is there to be told
             log.warning("a request that ended without an answer is not recorded: %s", error)
+
+
+def _headers(plan: Plan, cache: str) -> dict[str, str]:
+    reason = {REASON_HEADER: plan.why_not} if cache == "bypass" and plan.why_not is not None else {}
+    return {CACHE_HEADER: cache, **reason}
 
 
 def _status(plan: Plan) -> str:

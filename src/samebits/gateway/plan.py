@@ -17,7 +17,7 @@ from samebits.gateway.levels import LEVELS, Level, includes, stronger
 from samebits.gateway.policy import CacheRule, Chosen, Effective, with_policy
 from samebits.gateway.route import Route
 from samebits.ledger.canonical import canonical, digest
-from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, OTHER_FORM, RESPONSES, names_on, plain_name
+from samebits.ledger.routes import GENERATE, OTHER_FORM, RESPONSES, names_on, plain_name
 
 SEED_BITS: Final = 31  # what every server takes
 
@@ -242,8 +242,6 @@ def _key(
         return None, "off"
     if call.path == GENERATE:
         return None, "route"
-    if call.path not in (CHAT, COMPLETIONS) and call.streams:
-        return None, "stream"
     if call.cache == "bypass":
         return None, "asked"
     if (name := outside(fields)) is not None:
