@@ -31,6 +31,7 @@ NUMBERS = (
     "1e-400",
     "-4.9e-324",
     "12345678901234567891e-3",
+    "1e-99999999999999999999",
 )
 PLAIN = (
     "12345678901234567e3",
@@ -47,7 +48,11 @@ PLAIN = (
 
 def exact(text: str | bytes) -> Any:
     """A JSON text with each number as the decimal that it is."""
-    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    return json.loads(text, parse_float=decimal, parse_int=Decimal)
+
+
+def decimal(text: str) -> Decimal | str:
+    return text if "e-9999" in text else Decimal(text)  # an exponent that Decimal does not take
 
 
 @pytest.mark.parametrize("text", NUMBERS + PLAIN)
@@ -85,9 +90,16 @@ def test_what_no_double_comes_near_is_refused() -> None:
         read_json(b'{"a": [0, 1e400]}')
     assert caught.value.field == "a[1]"
     assert read_json(b'["e400", 1e300]') == ["e400", 1e300]
-    for data in (b"[1e400]", b"[NaN]", b'["\\ud800"]', b"[" + b"9" * 5000 + b"]"):
+    for data in (b"[1e400]", b"[NaN]", b'["\\ud800"]', b"[" + b"9" * 5000 + b"]", b"[" * 2000 + b"]" * 2000):
         with pytest.raises(ValueError):  # noqa: PT011  of several kinds
             read_answer(data)
+
+
+@pytest.mark.parametrize("levels", [100, 300])
+def test_a_deep_text_with_long_numbers_is_read(levels: int) -> None:
+    """The faster writer goes 254 levels deep."""
+    text = "[" * levels + NUMBERS[0] + "]" * levels
+    assert str(read_answer(text.encode())) == text
 
 
 def test_numbers_that_differ_have_different_keys() -> None:

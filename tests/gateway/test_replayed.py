@@ -29,6 +29,7 @@ FORM = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 POLICIES: dict[str, Any] = {
     "short": {"force": {"max_tokens": 3, "temperature": 0.8}, "seed": "derive"},
+    "leveled": {"level": "batch"},
     "formed": {"force": {"response_format": FORM, "max_completion_tokens": 60}},
     "tooled": {"default": {"tools": [TOOL], "max_tokens": 40}, "force": {"tool_choice": "auto"}},
 }
@@ -83,6 +84,7 @@ CASES: list[tuple[str, str, dict[str, Any], set[str]]] = [
     ("/generate", "short", {"text": "Hi"}, {"sampling_params"}),
     (CHAT, "formed", {"messages": HELLO}, {"max_completion_tokens", "response_format"}),
     (CHAT, "tooled", {"messages": HELLO}, {"tools", "tool_choice", "max_tokens"}),
+    (CHAT, "leveled", {"messages": HELLO, "max_tokens": 3}, {"determinism"}),
     (CHAT, "plain", {"messages": HELLO, "max_tokens": 3}, set()),
 ]
 

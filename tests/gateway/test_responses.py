@@ -166,9 +166,8 @@ def test_items_and_parts_of_other_kinds_come_whole() -> None:
     reasoning = {"id": "rs", "type": "reasoning", "summary": []}
     parts = [{"type": "refusal", "refusal": "No."}, {"type": "other", "x": 1}]
     message = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": parts}
-    events = list(
-        events_of({"id": "r", "status": "completed", "output": [reasoning, message, {"type": []}], "samebits": {}})
-    )
+    whole = {"id": "r", "status": "completed", "output": [reasoning, message, {"type": []}], "samebits": {}}
+    events = list(events_of(whole))
     kinds = [event["type"].removeprefix("response.") for event in events]
     assert kinds == [
         *("created", "in_progress", "output_item.added", "output_item.done", "output_item.added"),

@@ -44,6 +44,8 @@ def _origin(plan: Plan, name: str) -> str:
     origins = plan.effective.origins
     if plan.call.path == GENERATE and name == "sampling_params":
         return next(iter(origins.values()), "gateway")
+    if name == "determinism" and name in plan.body:  # the level that the policy demands
+        return f"policy {plan.chosen.name}"
     if plain_name(name) in origins:
         return origins[plain_name(name)]
     if name in plan.fitted.dropped or name in plan.fitted.renamed or name in plan.fitted.renamed.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -19,8 +20,10 @@ _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")  # an escape of one, alone 
 _HUGE: Final = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")  # what may be a number beyond all doubles
 MOST_DIGITS: Final = 4000  # of an integer that is read; Python's own limit is 4300
 INTEGERS: Final = range(-(2**63), 2**64)  # those that the faster reader and writer keep
-# What may be a number that a double does not hold: 15 digits are always safe, but for the smallest numbers.
-_LONG: Final = re.compile(rb"-?[0-9][0-9.]{15,}(?:[eE][-+]?[0-9]+)?|-?[0-9][0-9.]*[eE]-[0-9]{3,}")
+# What may be a number that a double does not hold: 15 digits are always safe, but for the smallest numbers. Each begins
+# with a set of characters, which is what makes the search fast.
+_LONG: Final = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][-+]?[0-9]+)?")
+_SMALL: Final = re.compile(rb"[0-9][0-9.]*[eE]-[0-9]{3,}")
 
 
 class Spelled(float):
@@ -42,31 +45,51 @@ def _number(text: str) -> float:
     """A number of JSON that is no integer: the double that it is, or else with its spelling."""
     value = float(text)
     shortest = repr(value)
-    same = shortest == text or math.isinf(value) or Decimal(shortest) == Decimal(text)
-    return value if same else Spelled(text)
+    if shortest == text or math.isinf(value):
+        return value
+    try:
+        return value if Decimal(shortest) == Decimal(text) else Spelled(text)
+    except ArithmeticError:  # an exponent of many digits
+        return Spelled(text)
 
 
 def read_answer(data: bytes) -> Any:
     """The value of a JSON text in UTF-8, with integers of any size and the digits of each number.
 
     Raises:
-        ValueError: it is no JSON (NaN and Infinity are not), or a text has a lone surrogate.
+        ValueError: it is no JSON (NaN and Infinity are not), a text has a lone surrogate, or it is nested too deeply.
     """
     value = orjson.loads(data)
-    if any(map(_is_lost, _LONG.finditer(data))):
-        return json.loads(data, parse_float=_number)
-    return value
-
-
-def _is_lost(found: re.Match[bytes]) -> bool:
-    """Whether the faster reader would change a number. What looks like one may be part of a text."""
-    text = found[0].decode()
     try:
-        return isinstance(_number(text), Spelled) if set(text) & set(".eE") else int(text) not in INTEGERS
-    except ArithmeticError:
-        return False  # digits of a text, such as 1.2.3
+        return json.loads(data, parse_float=_number) if _loses_digits(data, value) else value
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def is_kept(data: bytes) -> bool:
+    """Whether the faster reader keeps a compact JSON text to the byte."""
+    return orjson.dumps(orjson.loads(data)) == data
+
+
+def _loses_digits(data: bytes, value: Any) -> bool:
+    """Whether ``value``, which the faster reader made of a JSON text, may have lost something of a number."""
+    with contextlib.suppress(orjson.JSONEncodeError):  # deeper than the writer goes
+        if orjson.dumps(value) == data:  # most servers write as it does; to look for numbers takes ten times as long
+            return False
+    found = _LONG.findall(data)
+    if b"e-" in data or b"E-" in data:
+        found += _SMALL.findall(data)
+    return any(map(_is_lost, found))
+
+
+def _is_lost(digits: bytes) -> bool:
+    """Whether the faster reader would change a number without its sign, or what looks like one and is of a text."""
+    if digits.isdigit():
+        return len(digits) > 18
+    try:
+        return repr(float(digits)).encode() != digits and isinstance(_number(digits.decode()), Spelled)
     except ValueError:
-        return len(text) > MOST_DIGITS
+        return False  # of a text, such as 1.2.3
 
 
 def read_json(body: bytes) -> Any:
