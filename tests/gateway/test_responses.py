@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from live import NAME, make_scripted, write_model
+from live import NAME, make_scripted
 from stub import Stub
 
 from samebits import LLM
@@ -17,6 +17,7 @@ from samebits.gateway.ids import MOST_UPSTREAM_ID, new_id, upstream_id
 from samebits.gateway.response_events import events_of
 from samebits.ledger import Ledger
 from samebits.ledger.entry import PUBLIC_ID
+from small_model import write_model
 
 PATH = "/v1/responses"
 
