@@ -181,7 +181,7 @@ def test_the_flags_are_the_keys() -> None:
     group: Any = typer.main.get_command(app)
     flags = {p.name for p in group.commands["serve"].params}
     keys = {f.name for kind in (ModelConfig, ServerConfig) for f in dataclasses.fields(kind)}
-    assert flags - {"model", "config", "locked"} == keys - _FILE_ONLY
+    assert flags - {"model", "config", "locked", "locked_bits"} == keys - _FILE_ONLY
 
 
 def test_the_document_is_what_the_code_says() -> None:
