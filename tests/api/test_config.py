@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import typer
+from tests.repo.config_tables import DOCUMENT, rendered
 
 from samebits import LLM
 from samebits.api.auth import read_api_keys
@@ -18,11 +19,8 @@ from samebits.api.config import ModelConfig, ServerConfig, make_config, read_con
 from samebits.cli.app import app
 from samebits.cli.serve import _FILE_ONLY
 from samebits.errors import InputError
-from samebits.gateway.policy import Policy
-from samebits.gateway.settings import CacheConfig, LedgerConfig, TenantConfig, UpstreamConfig
 
 NOT_OF_LLM = ("engine", "path", "policy", "failover", "stronger")
-ROOT = Path(__file__).parents[2]
 MODELS = {"models": {"small": {"path": "x"}}}
 
 
@@ -79,6 +77,9 @@ def test_a_file(tmp_path: Path) -> None:
         (MODELS | {"tenants": {"t": {"polcy": "x"}}}, "tenants.t.polcy"),
         (MODELS | {"cache": {"ttl": 0}}, "cache.ttl"),
         (MODELS | {"ledger": {"privacy": "none"}}, "ledger.privacy"),
+        (MODELS | {"ledger": {"patterns": {"a": "b"}}}, "ledger.patterns"),
+        (MODELS | {"ledger": {"patterns": ["a"], "privacy": "redacted"}}, "ledger.patterns"),
+        (MODELS | {"ledger": {"receipt_key": "file"}}, "ledger.receipt_key"),
     ],
 )
 def test_what_is_wrong_is_named(values: Any, field: str) -> None:
@@ -180,35 +181,25 @@ def test_the_flags_are_the_keys() -> None:
     group: Any = typer.main.get_command(app)
     flags = {p.name for p in group.commands["serve"].params}
     keys = {f.name for kind in (ModelConfig, ServerConfig) for f in dataclasses.fields(kind)}
-    assert flags - {"model", "config", "locked"} == keys - _FILE_ONLY
+    assert flags - {"model", "config", "locked", "locked_bits"} == keys - _FILE_ONLY
 
 
-SECTIONS = {
-    "Server": ServerConfig,
-    "Embedded models": ModelConfig,
-    "Upstreams": UpstreamConfig,
-    "Policies": Policy,
-    "Tenants": TenantConfig,
-    "Cache": CacheConfig,
-    "Ledger": LedgerConfig,
-}
+def test_the_document_is_what_the_code_says() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert text == rendered(text), "run: python -m tests.repo.config_tables"
 
 
-@pytest.mark.parametrize("title", SECTIONS)
-def test_the_document_is_what_the_code_says(title: str) -> None:
-    text = (ROOT / "docs" / "config.md").read_text(encoding="utf-8")
-    section = text.split(f"\n## {title}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*) \|$", section, re.MULTILINE)
-    keys = [f for f in dataclasses.fields(SECTIONS[title]) if "meaning" in f.metadata]
-    assert rows == [(f.name, shown(f.default), f.metadata["meaning"]) for f in keys]
-
-
-def shown(default: object) -> str:
-    return (
-        ""
-        if default is None or default == () or default == ""
-        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
-    )
+def test_negative_control_a_table_out_of_step_is_seen() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for wrong in (
+        text.replace("| `port` | `8000` |", "| `port` | `8001` |"),
+        re.sub(r"\| `anchors` .*\n", "", text),
+        text.replace("| `ttl` |", "| `tll` | | x |\n| `ttl` |"),
+    ):
+        assert wrong != text
+        assert rendered(wrong) == text
+    with pytest.raises(AssertionError, match="no section Ledger"):
+        rendered(text.replace("## Ledger", "## Book"))
 
 
 # ---- keys and addresses ----------------------------------------------------------------------------------------------

@@ -126,17 +126,6 @@ def test_every_route_gives_the_same_bits_again(tmp_path: Path, folder: str, entr
     assert [(row["id"], row["verdict"]) for row in rows] == [(f"id-{name}", "same") for name in CALLS]
 
 
-def test_prompts_that_drew_a_seed_each_cannot_be_asked_again(
-    tmp_path: Path, folder: str, entries: dict[str, Entry]
-) -> None:
-    text = entries["text"]
-    assert isinstance(text.request, dict)
-    unseeded = replace(text, request={name: value for name, value in text.request.items() if name != "seed"})
-    url = ledger_of(tmp_path, unseeded)
-    ran = samebits("replay", "--all", "--url", url, "--model", folder)
-    assert (ran.code, "each of its 2 prompts drew a seed" in ran.err) == (3, True)
-
-
 def other(entry: Entry, **digests: str) -> Entry:
     return replace(entry, digests=replace(entry.digests, **digests))
 

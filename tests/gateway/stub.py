@@ -53,6 +53,7 @@ class Stub:
     Attributes:
         answer: from a request to a JSON value, a pair of status and value, or an exception to end the connection with.
         delay: seconds before an answer, and between the pieces of a stream.
+        held: while it is set, no answer begins.
         asked: all requests.
         gone: how many clients went away before their answer was complete.
         open: requests under way.
@@ -60,7 +61,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.answer: Answer = lambda _: chat()
-        self.delay = 0.0
+        self.delay, self.held = 0.0, False
         self.asked: list[Asked] = []
         self.pages: dict[str, Any] = {}
         self.gone = self.open = 0
@@ -101,6 +102,8 @@ class Stub:
         self.asked.append(asked)
         self.open += 1
         try:
+            while self.held:
+                await asyncio.sleep(0.005)
             return await self._answered(request, asked)
         except (asyncio.CancelledError, ConnectionError):
             self.gone += 1

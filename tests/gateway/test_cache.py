@@ -7,7 +7,9 @@ import http.client
 import json
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,6 +19,7 @@ from stub import Stub, chat
 
 from samebits.gateway.cache import OVERHEAD, Cache
 from samebits.gateway.settings import CacheConfig
+from samebits.ledger import Ledger
 
 CHAT = "/v1/chat/completions"
 HEADER = "x-samebits-cache"
@@ -184,10 +187,15 @@ def test_a_new_fingerprint_or_model_is_another_key(serve: Any, upstream: Stub) -
         server.post(CHAT, **ask())
 
 
-def together(server: Any, bodies: list[dict[str, Any]], **headers: str) -> list[httpx.Response]:
+def together(server: Any, bodies: list[dict[str, Any]], policies: Sequence[str] = ()) -> list[httpx.Response]:
+    """The answers to requests that are sent at the same time, each under a policy if any are given."""
+    names = policies or ["plain"] * len(bodies)
+    headers = [{"x-samebits-policy": name} for name in names]
+
     async def all_of_them() -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
-            return await asyncio.gather(*(client.post(CHAT, json=body, headers=headers) for body in bodies))
+            asked = zip(bodies, headers, strict=True)
+            return await asyncio.gather(*(client.post(CHAT, json=body, headers=header) for body, header in asked))
 
     return asyncio.run(all_of_them())
 
@@ -207,6 +215,68 @@ def test_identical_requests_are_computed_once(serve: Any, upstream: Stub, stream
             joined([json.loads(e) for e in sse_data(iter(a.text.splitlines())) if e != "[DONE]"]) for a in answers
         ]
         assert all(whole["choices"] == wholes[0]["choices"] for whole in wholes)
+
+
+def at_once(
+    server: Any, upstream: Stub, bodies: list[dict[str, Any]], policies: Sequence[str], unshared: int = 0
+) -> list[httpx.Response]:
+    """``together``, with no answer before all requests wait for one.
+
+    Args:
+        unshared: how many of them have no key.
+    """
+    flights = server.service.gateway._flights._open
+    upstream.held = True
+    with ThreadPoolExecutor() as pool:
+        answers = pool.submit(together, server, bodies, policies)
+        try:
+            wait_until(lambda: sum(f._waiting for f in flights.values()) == len(bodies) - unshared)
+            wait_until(lambda: upstream.open == len(flights) + unshared)
+        finally:
+            upstream.held = False
+        return answers.result()
+
+
+TERMS: dict[str, tuple[dict[str, Any], int]] = {
+    # What may come out differently is computed for each: calls of the upstream.
+    "drift": ({"drift": "ignore"}, 2),
+    "failover": ({"failover": "any"}, 2),
+    "cache": ({"cache": "off"}, 4),  # without a key each one is computed
+    "retries": ({"retries": 2, "regex": ".*"}, 2),
+    # What is done with an answer afterwards is done for each, with one computation.
+    "kept more": ({"cache": "all"}, 1),
+    "receipt": ({"receipt": False}, 1),
+    "unmet": ({"unmet": "announce"}, 1),
+    "nothing": ({}, 1),
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_an_answer_is_shared_among_those_who_take_it_on_the_same_terms(
+    serve: Any, upstream: Stub, tmp_path: Path, name: str
+) -> None:
+    rules, calls = TERMS[name]
+    server = serve(policies={"other": rules}, ledger={"url": f"sqlite:///{tmp_path}/ledger.db"})
+    answers = at_once(server, upstream, [ask()] * 6, ["plain", "other"] * 3, unshared=3 if name == "cache" else 0)
+    assert {a.status_code for a in answers} == {200}
+    assert upstream.calls == calls, name
+    for answer, policy in zip(answers, ["plain", "other"] * 3, strict=True):
+        block = answer.json()["samebits"]
+        assert block["gateway"]["policy"] == policy
+        named = block["receipt_id"] is not None
+        assert named == (name != "receipt" or policy == "plain")
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", readonly=True) as ledger:
+        stored = {r.id: json.loads(r.body or b"")["policy"] for r in ledger.records() if r.kind == "answer"}
+    assert stored == {a.json()["id"]: policy for a, policy in zip(answers, ["plain", "other"] * 3, strict=True)}
+
+
+def test_who_refuses_a_model_that_moved_is_not_given_what_others_accept(serve: Any, upstream: Stub) -> None:
+    """A shared answer is judged by the terms of each who shares it."""
+    server = serve(m={"level": "batch"}, policies={"strict": {"drift": "refuse"}})
+    server.post(CHAT, **ask("first"))
+    upstream.answer = lambda _: chat(model="m-2")
+    answers = at_once(server, upstream, [ask("second")] * 4, ["plain", "strict"] * 2)
+    assert [a.status_code for a in answers] == [200, 409] * 2
 
 
 def test_a_failure_elects_another_leader(serve: Any, upstream: Stub) -> None:

@@ -102,5 +102,6 @@ def test_a_policy_judges_answers_of_responses_too(serve: Any, upstream: Stub) ->
 def test_a_replay_has_what_the_policy_forced() -> None:
     forced = {"temperature": {"value": 0.0, "origin": "policy critical"}, "top_p": {"value": 1.0, "origin": "samebits"}}
     request = {"messages": [], "temperature": 0.9, "top_p": 0.5}
-    sent = Recorded.of(record_of(make_entry(request=request, params=forced, seed=None))).again()
+    changes = {"temperature": forced["temperature"]}
+    sent = Recorded.of(record_of(make_entry(request=request, changes=changes, params=forced, seed=None))).again()
     assert (sent["temperature"], sent["top_p"]) == (0.0, 0.5)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits.gateway.call import CHAT, COMPLETIONS
 from samebits.gateway.errors import MalformedError
 from samebits.gateway.events import DONE, plain_event, read_events
 from samebits.gateway.join import Joiner, chunks_of, without_usage
+from samebits.ledger.routes import CHAT, COMPLETIONS
 
 texts = st.text("ab ñ😀\n", max_size=8)
 entries = st.lists(st.fixed_dictionaries({"token": texts, "logprob": st.floats(-9, 0)}), min_size=1, max_size=3)

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.errors import InputError
-from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES
 from samebits.gateway.json_body import read_json
 from samebits.gateway.key import KeyParts, effective_body, form_of, is_deterministic, outside
+from samebits.ledger.routes import CHAT, COMPLETIONS, RESPONSES
 
 BODY: dict[str, Any] = {
     "model": "m",

@@ -6,19 +6,28 @@ from typing import Any
 
 import httpx
 import pytest
+from live import NAME
 from stub import Stub, chat
 
+from samebits import LLM
 from samebits.errors import InputError
 from samebits.gateway.capability import fit, refused_by
 from samebits.gateway.levels import LEVELS, includes, stronger
 from samebits.gateway.policy import BUILT_IN, Chosen, Policy, choose, known_policies, with_policy
 from samebits.gateway.settings import TenantConfig
+from small_model import write_model
 
 CHAT = "/v1/chat/completions"
 
 
 def ask(content: str = "Hi", **body: Any) -> dict[str, Any]:
     return {"model": "m", "messages": [{"role": "user", "content": content}]} | body
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    with LLM(write_model(tmp_path_factory.mktemp("model"))) as made:
+        yield made
 
 
 def test_levels_are_ordered() -> None:
@@ -51,11 +60,11 @@ def test_the_closest_choice_wins() -> None:
 def test_what_is_forced_and_what_is_a_default() -> None:
     policy = Policy(force={"temperature": 0}, default={"top_p": 0.5, "n": 1})
     body = {"temperature": 0.7, "messages": [], "top_p": 0.9, "n": None}
-    result = with_policy(body, Chosen("p", policy))
+    result = with_policy(CHAT, body, Chosen("p", policy))
     assert list(result.body.items()) == [("temperature", 0), ("messages", []), ("top_p", 0.9), ("n", 1)]
     assert result.origins == {"temperature": "policy p", "n": "policy p"}
     assert body["temperature"] == 0.7, "the request is not touched"
-    assert with_policy({"temperature": 0}, Chosen("p", policy)).origins.keys() == {"top_p", "n"}
+    assert with_policy(CHAT, {"temperature": 0}, Chosen("p", policy)).origins.keys() == {"top_p", "n"}
 
 
 def test_what_models_refuse_is_known() -> None:
@@ -200,3 +209,86 @@ def test_names_that_lead_nowhere_are_refused_at_the_start(serve: Any, values: di
 def test_the_built_in_policies_contradict_nothing() -> None:
     assert {"plain", "creative", "balanced", "critical", "research"} == set(BUILT_IN)
     assert BUILT_IN["plain"] == Policy()
+
+
+# ---- one name on each route ------------------------------------------------------------------------------------------
+
+LIMITS = {CHAT: "max_tokens", "/v1/completions": "max_tokens", "/v1/responses": "max_output_tokens"}
+ASKED: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/completions": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+    "/generate": {"text": "Hi"},
+}
+
+
+@pytest.mark.parametrize("spelled", ["max_tokens", "max_output_tokens", "max_new_tokens"])
+def test_a_parameter_has_the_name_of_its_route(spelled: str) -> None:
+    rules = Chosen("p", Policy(force={spelled: 3}, default={"temperature": 0}))
+    for path, name in [*LIMITS.items(), ("/generate", "max_new_tokens")]:
+        done = with_policy(path, {}, rules)
+        assert done.body == {"temperature": 0, name: 3}
+        assert done.origins == {"temperature": "policy p", "max_tokens": "policy p"}
+    assert with_policy(CHAT, {}, Chosen("p", Policy(force={"max_completion_tokens": 3}))).body == {
+        "max_completion_tokens": 3
+    }
+
+
+def test_two_names_of_one_parameter_are_one() -> None:
+    forced, default = Chosen("p", Policy(force={"max_tokens": 3})), Chosen("p", Policy(default={"max_tokens": 3}))
+    for body in ({"max_completion_tokens": 9}, {"max_completion_tokens": 9, "max_tokens": None}):
+        assert with_policy(CHAT, body, forced).body == body | {"max_completion_tokens": 3}
+        assert with_policy(CHAT, body, default).body == body
+        assert with_policy(CHAT, body, default).origins == {}
+    assert with_policy(CHAT, {"max_tokens": 5, "max_completion_tokens": 9}, forced).body == {"max_tokens": 3}
+    for wrong in ({"max_tokens": 1, "max_new_tokens": 2}, {"sampling_seed": 1}):
+        with pytest.raises(InputError) as caught:
+            Policy(force=wrong)
+        assert caught.value.field == "force"
+
+
+@pytest.mark.parametrize("path", ASKED)
+@pytest.mark.parametrize("rule", ["force", "default"])
+def test_a_limit_of_a_policy_holds_on_every_route(serve: Any, llm: LLM, path: str, rule: str) -> None:
+    server = serve({NAME: llm}, policies={"short": {rule: {"max_tokens": 3}}})
+    response = server.http.post(path, json={"model": NAME} | ASKED[path], headers={"x-samebits-policy": "short"})
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    block = answer.get("samebits") or answer["meta_info"]["samebits"]
+    assert block["params"]["max_tokens"] == {"value": 3, "origin": "policy short"}
+
+
+@pytest.mark.parametrize("path", LIMITS)
+def test_an_upstream_gets_the_name_of_the_route(serve: Any, upstream: Stub, path: str) -> None:
+    said = {"id": "r", "output": []} if path == "/v1/responses" else chat()
+    said["choices"] = [{"index": 0, "text": "a", "message": {"content": "a"}, "finish_reason": "stop"}]
+    upstream.answer = lambda _: said
+    server = serve(policies={"short": {"force": {"max_tokens": 3}}})
+    response = server.http.post(path, json={"model": "m"} | ASKED[path], headers={"x-samebits-policy": "short"})
+    assert response.status_code == 200, response.text
+    assert upstream.asked[-1].body == {"model": "m", **ASKED[path], LIMITS[path]: 3}
+    assert response.json()["samebits"]["params"][LIMITS[path]] == {"value": 3, "origin": "policy short"}
+
+
+def test_what_a_route_does_not_have_is_said_to_be_the_policys(serve: Any, llm: LLM, upstream: Stub) -> None:
+    rules: dict[str, Any] = {
+        "penalty": {"force": {"presence_penalty": 1}},
+        "form": {"force": {"response_format": {"type": "json_object"}}},
+        "hot": {"force": {"temperature": 7}},
+    }
+    server = serve({NAME: llm}, policies=rules)
+
+    def error(path: str, policy: str, model: str = NAME) -> dict[str, Any]:
+        body = {"model": model} | ASKED[path]
+        response = server.http.post(path, json=body, headers={"x-samebits-policy": policy})
+        return response.json().get("error", {}) if response.status_code == 400 else {}  # type: ignore[no-any-return]
+
+    assert error("/v1/responses", "penalty")["param"] == "presence_penalty"
+    assert "policy penalty, and /v1/responses has no such parameter" in error("/v1/responses", "penalty")["message"]
+    assert error(CHAT, "penalty") == error("/generate", "penalty") == {}
+    for model in (NAME, "m"):
+        assert "text.format" in error("/v1/responses", "form", model)["message"]
+    assert error(CHAT, "hot")["param"] == "temperature"
+    assert error(CHAT, "hot")["message"].endswith("(set by the policy hot)")
+    assert "policy" not in server.post(CHAT, model=NAME, messages=[], temperature=7).json()["error"]["message"]
+    assert upstream.calls == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,31 @@ def test_attempts_errors_and_aliases(serve: Any, upstream: Stub, url: str) -> No
     server.post(CHAT, **ask("third"))
     assert len(records(url, "alias")) == 1
     assert records(url, "answer")[-1][1]["model"]["name"] == "m-2"
+
+
+def test_an_alias_that_moves_while_the_server_is_down_is_seen(serve: Any, upstream: Stub, url: str) -> None:
+    """Case M08."""
+
+    def warnings(server: Any, content: str, **headers: str) -> Any:
+        answer = server.http.post(CHAT, json=ask(content), headers=headers).json()
+        return answer["samebits"]["warnings"] if "samebits" in answer else answer["error"]["code"]
+
+    keys = {"level": "batch"}
+    assert warnings(serve(m=keys, ledger={"url": url}), "a") == []
+    upstream.answer = lambda _: chat(model="m-2", system_fingerprint="fp-1")
+    policies = {"strict": {"drift": "refuse"}}
+    again = serve(m=keys, ledger={"url": url}, policies=policies)
+    assert warnings(again, "b", **{"x-samebits-policy": "strict"}) == "model_moved"
+    assert warnings(again, "c") == ["alias moved: m was m-1, and is m-2"]
+    [(_, alias)] = records(url, "alias")
+    assert alias["answer"] == {"said": "alias moved: m was m-1, and is m-2", "model": "m-1", "fingerprint": "fp-1"}
+    assert warnings(again, "d") == [], "a new baseline was opened"
+    assert warnings(serve(m=keys, ledger={"url": url}), "e") == [], "and is kept"
+    # Negative controls: another name there has no baseline, and without a ledger nothing is known.
+    upstream.answer = lambda _: chat(model="m-3")
+    assert warnings(serve(m={**keys, "model": "other"}, ledger={"url": url}), "f") == []
+    assert warnings(serve(m=keys), "g") == []
+    assert warnings(serve(m=keys, ledger={"url": url}), "h") == ["alias moved: m was m-2, and is m-3"]
 
 
 def test_a_client_that_goes_away_is_recorded(serve: Any, upstream: Stub, url: str) -> None:
@@ -233,6 +259,47 @@ def test_generate_has_streams_and_policies_beside_a_ledger(serve: Any, llm: LLM,
     assert other["meta_info"]["samebits"]["seed"] != block["seed"]
     refused = server.http.post("/generate", json=body, headers={"x-samebits-policy": "judged"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "x-samebits-policy")
+
+
+def test_an_id_of_the_clients_own_is_checked_before_anything_is_computed(serve: Any, llm: LLM, url: str) -> None:
+    keys = ["ada key-of-ada-1", "bob key-of-bob-1"]
+    server = serve({NAME: llm}, ledger={"url": url}, keys=keys)
+    body = {"model": NAME, "text": "Hi", "sampling_params": {"max_new_tokens": 4}}
+
+    def asked(rid: str, key: str = "key-of-ada-1", **others: Any) -> httpx.Response:
+        headers = {"authorization": f"Bearer {key}"}
+        return httpx.post(server.url + "/generate", json=body | {"rid": rid} | others, headers=headers, timeout=60)
+
+    assert asked("mine").json()["meta_info"]["id"] == "mine"
+    before = computed_tokens(server)
+    for rid, others in (("mine", {}), ("mine", {"stream": True}), ("no id", {}), ("x" * 201, {})):
+        refused = asked(rid, **others)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "rid"), rid
+    assert computed_tokens(server) == before > 0, "an answer was computed that cannot be given"
+    assert asked("mine", "key-of-bob-1").status_code == 200, "tenants do not learn of each other's ids"
+    assert [r.tenant for r, _ in records(url, "answer") if r.id == "mine"] == ["ada", "bob"]
+
+
+def computed_tokens(server: Any) -> float:
+    metrics = httpx.get(server.url + "/metrics", headers={"authorization": "Bearer key-of-ada-1"})
+    lines = metrics.text.splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("samebits_tokens_total"))
+
+
+def test_two_at_once_cannot_have_one_id(serve: Any, llm: LLM, url: str) -> None:
+    server = serve({NAME: llm}, ledger={"url": url})
+    body = {"model": NAME, "text": "Hi", "rid": "mine", "sampling_params": {"max_new_tokens": 100, "ignore_eos": True}}
+    with ThreadPoolExecutor() as pool:
+        codes = sorted(r.status_code for r in pool.map(lambda _: server.post("/generate", **body), range(4)))
+    assert codes == [200, 400, 400, 400]
+    assert len(records(url, "answer")) == 1
+
+
+def test_without_a_ledger_any_id_will_do(serve: Any, llm: LLM) -> None:
+    server = serve({NAME: llm}, policy="research")
+    for _ in range(2):
+        got = server.post("/generate", model=NAME, text="Hi", rid="an id", sampling_params={"max_new_tokens": 2})
+        assert got.json()["meta_info"]["id"] == "an id"
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions"])

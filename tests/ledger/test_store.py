@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.ledger.conftest import make_entry
 
 from samebits.errors import InputError
 from samebits.ledger import Ledger
+from samebits.ledger.baselines import Baseline, keep_baseline, read_baseline
 from samebits.ledger.canonical import GENESIS
 from samebits.ledger.chain import intact
 from samebits.ledger.database import _turn_to_wal, parse_url
@@ -189,3 +191,30 @@ def test_a_ledger_of_a_later_version_is_refused(url: str) -> None:
         Ledger.open(url)
     with pytest.raises(InputError, match="9999"):
         Ledger.open(url, readonly=True)
+
+
+def test_a_ledger_of_an_earlier_form_is_brought_up(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        before = ledger.append([make_entry(1)])
+        with ledger.engine.connect() as connection:
+            connection.execute(sa.text("DROP TABLE baselines"))
+            connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+            connection.commit()
+    with pytest.raises(InputError, match="form 0001"):
+        Ledger.open(url, readonly=True)
+    with Ledger.open(url) as ledger:
+        assert list(ledger.records()) == before
+        keep_baseline(ledger, Baseline("r", "a", "m", "m-1", None))
+
+
+def test_a_baseline_is_that_of_a_route_an_address_and_a_name(url: str) -> None:
+    with Ledger.open(url) as ledger:
+        first, second = (Baseline("r", "http://a", "m", model, "fp") for model in ("m-1", "m-2"))
+        assert read_baseline(ledger, "r", "http://a", "m") is None
+        for baseline in (first, second, replace(first, asked="n"), replace(first, address="http://b", model=None)):
+            keep_baseline(ledger, baseline)
+    with Ledger.open(url, readonly=True) as ledger:
+        assert read_baseline(ledger, "r", "http://a", "m") == second
+        assert read_baseline(ledger, "r", "http://a", "n") == replace(first, asked="n")
+        assert read_baseline(ledger, "r", "http://b", "m") == replace(first, address="http://b", model=None)
+        assert read_baseline(ledger, "q", "http://a", "m") is None

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 import samebits
-from samebits.api import cache_routes, chat, completions, errors, models, native, responses, tokenize
+from samebits.api import cache_routes, chat, completions, errors, models, native, receipts, responses, tokenize
 from samebits.api.auth import ApiKeys
 from samebits.api.config import ModelConfig, ServerConfig
 from samebits.api.front import Front
@@ -92,6 +92,6 @@ def make_app(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys = NO_K
     errors.install(app)
     app.add_middleware(Front, service=service)
     app.add_middleware(Gate, service=service, keys=keys, metrics=metrics)
-    for module in (cache_routes, chat, completions, models, native, responses, tokenize):
+    for module in (cache_routes, chat, completions, models, native, receipts, responses, tokenize):
         app.include_router(module.router)
     return app

@@ -10,10 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from starlette.requests import Request
+
 from samebits.api.config import ServerConfig
 from samebits.errors import InputError
 
 DEFAULT_TENANT: Final = "default"
+
+
+def tenant_of(request: Request) -> str:
+    """Whose request it is."""
+    tenant: str = getattr(request.state, "tenant", DEFAULT_TENANT)
+    return tenant
 
 
 @dataclass(frozen=True)

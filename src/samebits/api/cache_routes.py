@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from samebits.api.auth import DEFAULT_TENANT
+from samebits.api.auth import tenant_of
 from samebits.api.document import answers
 from samebits.api.errors import UnknownModelError, json_response
 from samebits.api.schema_cache import CacheCleared, CacheExplained, CacheState, ExplainRequest
@@ -23,11 +23,6 @@ def _gateway(service: Service) -> Gateway:
     return service.gateway
 
 
-def _tenant(request: Request) -> str:
-    tenant: str = getattr(request.state, "tenant", DEFAULT_TENANT)
-    return tenant
-
-
 @router.get("/cache", responses=answers(CacheState))
 async def cache_state(request: Request) -> Response:
     """How full the cache is, and what it did since the start."""
@@ -35,7 +30,7 @@ async def cache_state(request: Request) -> Response:
     return json_response(
         {
             "entries": len(cache),
-            "own_entries": cache.count(_tenant(request)),
+            "own_entries": cache.count(tenant_of(request)),
             "bytes": cache.bytes,
             "limits": {"entries": cache.config.entries, "bytes": cache.config.bytes, "ttl": cache.config.ttl},
             **vars(cache.counts),
@@ -46,7 +41,7 @@ async def cache_state(request: Request) -> Response:
 @router.delete("/cache", responses=answers(CacheCleared))
 async def clear_cache(request: Request) -> Response:
     """Forgets all answers that belong to the caller."""
-    return json_response({"cleared": _gateway(service_of(request)).cache.clear(_tenant(request))})
+    return json_response({"cleared": _gateway(service_of(request)).cache.clear(tenant_of(request))})
 
 
 @router.post("/cache/explain", responses=answers(CacheExplained))
@@ -59,7 +54,7 @@ async def explain(request: Request, body: ExplainRequest) -> Response:
         raise UnknownModelError(
             f"{model!r:.100} is not served", field="request.model", remedy=f"Use one of: {', '.join(gateway.routes)}."
         )
-    plan = gateway.plan(Call(body.path, body.request, _tenant(request), body.policy))
+    plan = gateway.plan(Call(body.path, body.request, tenant_of(request), body.policy))
     if plan.parts is None:
         explained: dict[str, Any] = {"key": None, "reason": plan.why_not, "form": None, "age": None}
     else:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -36,12 +35,21 @@ from samebits.gateway.errors import (
     UnreachableError,
     UpstreamTimeoutError,
 )
+from samebits.gateway.json_body import write_json
 
 log = logging.getLogger(__name__)
 
 
 class UnknownModelError(InputError):
     """No model of that name is served."""
+
+
+class UnknownReceiptError(InputError):
+    """The caller has no answer of that id."""
+
+
+class ReceiptsOffError(InputError):
+    """No receipts are signed here."""
 
 
 class UnsupportedError(InputError):
@@ -87,6 +95,8 @@ SERVER: Final = "server_error"
 # The first class that matches decides, so a class stands before its bases. docs/guide/server.md has the same rows.
 TABLE: Final[tuple[tuple[type[Exception], Kind], ...]] = (
     (UnknownModelError, Kind(404, INVALID, "model_not_found")),
+    (UnknownReceiptError, Kind(404, INVALID, "receipt_not_found")),
+    (ReceiptsOffError, Kind(404, INVALID, "receipts_off")),
     (ContextLengthError, Kind(400, INVALID, "context_length_exceeded")),
     (UnsupportedError, Kind(400, INVALID, "unsupported_parameter")),
     (MissingFieldError, Kind(400, INVALID, "missing_required_parameter")),
@@ -157,7 +167,7 @@ def error_response(error: Exception) -> Response:
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON response. Floats are written with the digits that give back the same float."""
-    return Response(orjson.dumps(body), status, headers, "application/json")
+    return Response(write_json(body), status, headers, "application/json")
 
 
 async def _on_exception(_: Request, error: Exception) -> Response:

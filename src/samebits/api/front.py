@@ -15,9 +15,10 @@ from samebits.api.job import disconnected
 from samebits.api.service import Service
 from samebits.api.stream import NAMED, PLAIN
 from samebits.errors import InputError, SamebitsError
-from samebits.gateway.call import GENERATE, PATHS, CacheAsked, Call
+from samebits.gateway.call import PATHS, CacheAsked, Call
 from samebits.gateway.gateway import CACHE_HEADER, Gateway, Live, find_route
 from samebits.gateway.json_body import read_json
+from samebits.ledger.routes import GENERATE
 
 _CACHE_ASKED: Final[dict[str, CacheAsked]] = {"bypass": "bypass", "refresh": "refresh"}
 _STREAM: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]

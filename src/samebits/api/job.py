@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from samebits.api.promise import ids_digest, logprobs_digest
 from samebits.api.served import Served
 from samebits.engine import BeamSearch, Completion, Request, SamplingParams
 from samebits.engine.driver import Arrival, Submission
+from samebits.engine.params import draw_seed
 from samebits.engine.resolve import describe
 from samebits.errors import InputError, NumericsError, SamebitsError
 from samebits.gateway.levels import Level
@@ -72,10 +73,13 @@ class Job:
         if self.beams is not None:
             params = self.beams.params(self.params)
             return driver.submit([BeamSearch(driver.engine, ids, params, self._decode) for ids in self.prompts])
+        sampling = self.params
+        if sampling.seed is None and sampling.temperature > 0 and len(self.prompts) > 1:
+            sampling = replace(sampling, seed=draw_seed())  # one for all, so that it can be asked again with it
         constraint = None if self.grammar is None else self.grammar.constraint()
         return driver.submit(
             [
-                Request(ids, self.params, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
+                Request(ids, sampling, origins=self.origins, new_stream=self._new_stream, constraint=constraint)
                 for ids in self.prompts
             ],
             whole=whole,

@@ -264,6 +264,21 @@ class Flushed(Answer):
     pages: int
 
 
+class ReceiptSignature(Answer):
+    """Of a receipt."""
+
+    keyid: str
+    sig: str
+
+
+class ReceiptEnvelope(Answer):
+    """A receipt: a DSSE envelope (docs/receipt.md)."""
+
+    payload: str
+    payloadType: str  # noqa: N815  DSSE's own name
+    signatures: list[ReceiptSignature]
+
+
 class NativeMeta(Answer):
     """What /generate tells besides the text."""
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from samebits.api.config import ModelConfig, ServerConfig
 from samebits.api.errors import failure
 from samebits.api.promise import strongest_level
+from samebits.api.schema_chat import ChatRequest
+from samebits.api.schema_completions import CompletionRequest
+from samebits.api.schema_native import NativeSampling
+from samebits.api.schema_responses import ResponseRequest
 from samebits.api.served import Served
 from samebits.api.service import Service
 from samebits.engine.resolve import describe
@@ -23,11 +27,19 @@ from samebits.gateway.route import Route
 from samebits.gateway.settings import LedgerConfig
 from samebits.gateway.verify import verify
 from samebits.ledger import Privacy, environment_id
+from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, RESPONSES
 
 if TYPE_CHECKING:
     from samebits.gateway.upstream import Upstream
+    from samebits.ledger.keys import Signer
 
-log = logging.getLogger(__name__)
+# Of our own engine, by route.
+PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
+    CHAT: frozenset(ChatRequest.model_fields),
+    COMPLETIONS: frozenset(CompletionRequest.model_fields),
+    RESPONSES: frozenset(ResponseRequest.model_fields),
+    GENERATE: frozenset(NativeSampling.model_fields),
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,9 @@ def make_gateway(service: Service) -> Setup:
     routes = {name: _embedded(served, config, service) for name, served in service.models.items()}
     routes |= {name: _route(name, config, upstream) for name, upstream in upstreams.items()}
     check_routes(routes)
+    recorder = _recorder(config)
+    for route in routes.values():
+        recorder.restore_baseline(route)
     gateway = Gateway(
         routes,
         known,
@@ -95,7 +110,7 @@ def make_gateway(service: Service) -> Setup:
         lambda error: failure(error).body["error"],
         policy=config.policy,
         level=config.determinism,
-        recorder=_recorder(config),
+        recorder=recorder,
     )
     return Setup(gateway, upstreams)
 
@@ -135,6 +150,7 @@ def _embedded(served: Served, config: ServerConfig, service: Service) -> Route:
         timeout=config.request_timeout,
         fingerprint=served.fingerprint,
         defaults=_defaults(served),
+        parameters=PARAMETERS,
         policy=own.policy,
         failover=own.failover,
         stronger=own.stronger,
@@ -155,6 +171,16 @@ def _recorder(config: ServerConfig) -> Recorder:
         return Recorder()
     from samebits.ledger import AsyncLedger, Ledger
 
+    signer = None if keys.receipt_key is None else _signer(keys.receipt_key)
     privacy = Privacy(keys.privacy) if keys.patterns is None else Privacy(keys.privacy, keys.patterns)
     ledger = AsyncLedger(Ledger.open(keys.url, privacy=privacy, anchors=keys.anchors))
-    return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id())
+    return Recorder(ledger, keys.receipts, config.date.isoformat(), environment_id(), signer)
+
+
+def _signer(path: str) -> Signer:
+    from samebits.ledger.keys import read_signer
+
+    try:
+        return read_signer(Path(path))
+    except InputError as error:
+        raise InputError(error.message, field="ledger.receipt_key", remedy=error.remedy) from error

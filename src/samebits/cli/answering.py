@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from samebits.errors import InputError, MeasurementError
+from samebits.gateway.policy import PLAIN_NAME
 from samebits.ledger.causes import Again
 from samebits.ledger.environment import environment_id
 from samebits.ledger.replay import Recorded
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 PROFILES: Final = ("bf16", "fp32", "int8")
 MOST_OPEN: Final = 2  # models in memory
+# An answer from the cache would prove nothing; what a policy did to the request is in what is sent.
+AS_IT_IS: Final = ((b"x-samebits-cache", b"bypass"), (b"x-samebits-policy", PLAIN_NAME.encode()))
 _SCOPE: Final[Mapping[str, Any]] = {
     "type": "http",
     "asgi": {"version": "3.0"},
@@ -58,7 +61,8 @@ class Source:
             self.settings()
 
     def settings(self) -> ServerConfig:
-        """The configuration, without its ledger: what is replayed is no answer to anybody.
+        """The configuration, without what is not for a replay: its ledger and tenants, since what is replayed is no
+        answer to anybody, and a policy of its own named as the one under which nothing is changed once more.
 
         Raises:
             InputError: the file is wrong.
@@ -67,7 +71,10 @@ class Source:
 
         assert self.config is not None
         values = read_config(self.config)
-        values.pop("ledger", None)
+        for name in ("ledger", "tenants"):
+            values.pop(name, None)
+        if isinstance(own := values.get("policies"), dict):
+            own.pop(PLAIN_NAME, None)
         return make_config(values)
 
 
@@ -90,13 +97,11 @@ class Answering:
             app = await self._app(recorded)
             app.users += 1
         try:
-            status, answer = await post(app.app, recorded.route, body)
+            status, answer = await post(app.app, recorded.route, body, AS_IT_IS)
         finally:
             app.users -= 1
         if status == 200 and isinstance(answer, list):
-            raise MeasurementError(
-                f"{recorded.id} is one of {len(answer)} answers to one request; which is not recorded"
-            )
+            answer = _one_of(answer, recorded)
         if status != 200 or not isinstance(answer, dict):
             said = answer.get("error", {}).get("message", "") if isinstance(answer, dict) else ""
             raise MeasurementError(f"asked again, {recorded.id} is answered with {status}: {said}")
@@ -175,6 +180,13 @@ class Answering:
             await self._close_one()
 
 
+def _one_of(answers: list[Any], recorded: Recorded) -> Any:
+    index = recorded.body.get("index")
+    if not isinstance(index, int) or index >= len(answers):
+        raise MeasurementError(f"{recorded.id} is one of {len(answers)} answers to one request; which is not recorded")
+    return answers[index]
+
+
 @dataclass
 class _App:
     """An application that runs, the models that are its alone, and how many requests it answers now."""
@@ -191,14 +203,16 @@ class _App:
             llm.close()
 
 
-async def post(app: ASGIApp, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-    """One request to an application; returns status and JSON of the response."""
+async def post(
+    app: ASGIApp, path: str, body: Mapping[str, Any], also: tuple[tuple[bytes, bytes], ...] = ()
+) -> tuple[int, Any]:
+    """One request to an application, with headers beside the usual ones; returns status and JSON of the response."""
     data = json.dumps(body).encode()
     headers = [
         (b"host", b"127.0.0.1"),
         (b"content-type", b"application/json"),
         (b"content-length", str(len(data)).encode()),
-        (b"x-samebits-cache", b"bypass"),  # an answer from the cache would prove nothing
+        *also,
     ]
     messages: list[Message] = [{"type": "http.request", "body": data, "more_body": False}]
     status, pieces = 0, list[bytes]()

@@ -8,7 +8,6 @@ tokens stay, and it waits again in front.
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from samebits import kernels
 from samebits.engine.constraint import Constraint
 from samebits.engine.pages import ROOT, PagePool, page_digest
-from samebits.engine.params import SamplingParams
+from samebits.engine.params import SamplingParams, draw_seed
 from samebits.engine.prompt_scores import PromptScores
 from samebits.engine.request import Completion, Event, FinishReason, Request, Sequence, TextStream
 from samebits.engine.sampler import Sampled, sample_rows
@@ -115,7 +114,7 @@ class Engine:
         params = request.params
         seed = params.seed
         if seed is None and params.temperature > 0:
-            seed = secrets.randbits(63)
+            seed = draw_seed()
         scores = None
         if params.prompt_logprobs is not None:
             scores = PromptScores(request.prompt_token_ids, params.prompt_logprobs)

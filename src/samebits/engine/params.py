@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -36,6 +37,11 @@ def check_integer(name: str, value: Any, low: int, high: int) -> None:
         raise InputError(
             f"{shown(value)} is not an integer in range", field=name, remedy=f"Give an integer from {low} to {high}."
         )
+
+
+def draw_seed() -> int:
+    """A seed for a request that gives none: 63 random bits."""
+    return secrets.randbits(63)
 
 
 def _plain(value: Any) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from samebits.gateway.call import CHAT
 from samebits.gateway.check import Check, cut_short, texts_of
 from samebits.gateway.errors import NotValidError
 from samebits.gateway.plan import derived_seed
+from samebits.ledger.routes import CHAT
 
 
 @dataclass(frozen=True)

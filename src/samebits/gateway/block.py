@@ -10,6 +10,7 @@ from samebits.gateway.check import BLOCK_DIGESTS
 from samebits.gateway.levels import Level, includes, weaker
 from samebits.gateway.plan import Plan
 from samebits.gateway.route import Route
+from samebits.ledger.routes import plain_name
 
 # Fields of a body that are not parameters: what is asked, and how the answer is sent.
 _ASKED: Final = frozenset({"model", "messages", "prompt", "input", "instructions", "stream", "stream_options"})
@@ -26,6 +27,7 @@ class Outcome:
         attempt: number of the attempt that was valid, from 1.
         valid: what the check said; None where nothing was checked.
         drift: how the upstream differs from before; None where it does not.
+        sent: the body of the attempt, where that is not the one of the plan.
     """
 
     whole: Any
@@ -33,12 +35,13 @@ class Outcome:
     attempt: int = 1
     valid: bool | None = None
     drift: str | None = None
+    sent: Mapping[str, Any] | None = None
 
 
 def params_of(plan: Plan) -> dict[str, dict[str, Any]]:
     """The parameters that are sent, each with its origin."""
     return {
-        name: {"value": value, "origin": plan.effective.origins.get(name, "request")}
+        name: {"value": value, "origin": plan.effective.origins.get(plain_name(name), "request")}
         for name, value in plan.body.items()
         if name not in _ASKED and name not in _LONG and value is not None
     }

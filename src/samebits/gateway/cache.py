@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from samebits.gateway.json_body import write_json
+from samebits.gateway.json_body import is_kept, read_answer, write_json
 from samebits.gateway.settings import CacheConfig
 
 OVERHEAD: Final = 1024  # bytes of an entry beside its answer
@@ -24,11 +24,13 @@ class Entry:
         tenant: whose it is.
         answer: JSON.
         stored: seconds of the cache's clock.
+        exact: whether it has numbers that only the slower reader keeps.
     """
 
     tenant: str
     answer: bytes
     stored: float
+    exact: bool = False
 
     @property
     def size(self) -> int:
@@ -37,7 +39,7 @@ class Entry:
 
     def read(self) -> dict[str, Any]:
         """The answer; each call gives a value of its own."""
-        value: dict[str, Any] = orjson.loads(self.answer)
+        value: dict[str, Any] = read_answer(self.answer) if self.exact else orjson.loads(self.answer)
         return value
 
 
@@ -91,7 +93,8 @@ class Cache:
 
     def put(self, key: str, tenant: str, answer: Mapping[str, Any]) -> bool:
         """Keeps an answer, at the cost of those that were not used for longest; returns whether it fits at all."""
-        entry = Entry(tenant, write_json(answer), self._clock())
+        data = write_json(answer)
+        entry = Entry(tenant, data, self._clock(), exact=not is_kept(data))
         if entry.size > self.config.bytes:
             return False
         if key in self._entries:

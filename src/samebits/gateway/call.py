@@ -6,10 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
-CHAT: Final = "/v1/chat/completions"
-COMPLETIONS: Final = "/v1/completions"
-RESPONSES: Final = "/v1/responses"
-GENERATE: Final = "/generate"
+from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, RESPONSES
+
 PATHS: Final = frozenset({CHAT, COMPLETIONS, RESPONSES, GENERATE})
 CacheAsked = Literal["bypass", "refresh"]
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from samebits.errors import InputError, OutputInvalid
-from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES
 from samebits.gateway.errors import MalformedError
+from samebits.gateway.ids import MOST_UPSTREAM_ID
 from samebits.gateway.json_body import MOST_LEVELS, is_deeper
 from samebits.gateway.policy import Policy
 from samebits.ledger.canonical import canonical, digest
 from samebits.ledger.entry import DIGEST, PUBLIC_ID
+from samebits.ledger.routes import CHAT, COMPLETIONS, RESPONSES
 from samebits.structured import JsonObject, JsonSchema, Regex, StructuredSpec, validate
 
 Judge = Callable[[str], str | None]
@@ -151,13 +152,17 @@ def check_shape(path: str, whole: object) -> dict[str, Any]:
             raise MalformedError("the upstream's answer has tool_calls that are none")
     elif not isinstance(whole.get("output"), list):
         raise MalformedError("the upstream's answer has no output")
-    if path == RESPONSES and "id" in whole and not (isinstance(whole["id"], str) and PUBLIC_ID.fullmatch(whole["id"])):
+    if path == RESPONSES and "id" in whole and not _is_id(whole["id"]):
         raise MalformedError("the upstream's answer has an id that is none")
     if not _is_block(whole.get("samebits")):
         raise MalformedError("the upstream's answer has a block samebits that is none")
     if is_deeper(whole, MOST_LEVELS):
         raise MalformedError(f"the upstream's answer is nested deeper than {MOST_LEVELS} levels")
     return whole
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MOST_UPSTREAM_ID and PUBLIC_ID.fullmatch(value) is not None
 
 
 def _is_block(block: object) -> bool:

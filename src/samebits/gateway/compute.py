@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from samebits.gateway.attempts import Attempt, converge
 from samebits.gateway.block import Outcome
 from samebits.gateway.cache import Cache
-from samebits.gateway.call import GENERATE, RESPONSES, Reply
+from samebits.gateway.call import Reply
 from samebits.gateway.check import check_shape, cut_short, texts_of
 from samebits.gateway.errors import (
     DriftError,
@@ -24,12 +22,13 @@ from samebits.gateway.errors import (
 from samebits.gateway.events import read_events
 from samebits.gateway.flight import Chunk
 from samebits.gateway.join import Joiner
-from samebits.gateway.json_body import write_json
+from samebits.gateway.json_body import read_answer, write_json
 from samebits.gateway.levels import includes
 from samebits.gateway.plan import Plan
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import UpstreamConfig
+from samebits.ledger.routes import GENERATE, RESPONSES
 
 Emit = Callable[[Chunk], None]
 
@@ -94,7 +93,7 @@ class Computer:
                 await self._recorder.attempted(answer_id, plan, route, attempt)
 
             won = await converge(path, plan.body, plan.check, plan.chosen.policy.retries, send, note)
-            return Outcome(won.whole, route, won.number, True)
+            return Outcome(won.whole, route, won.number, True, sent=None if won.number == 1 else won.body)
         whole = await (
             self._streamed(path, route, plan.body, emit) if plan.call.streams and plan.live else send(plan.body)
         )
@@ -143,8 +142,11 @@ class Computer:
         said = _moved(plan, outcome)
         if said is not None:
             await self._recorder.moved(plan.call, route, said)
+        before = (route.seen.model, route.seen.fingerprint)
         route.seen.model = _text(outcome.whole.get("model")) or route.seen.model
         route.seen.fingerprint = _text(outcome.whole.get("system_fingerprint")) or route.seen.fingerprint
+        if (route.seen.model, route.seen.fingerprint) != before:
+            await self._recorder.keep_baseline(route)
         return compared
 
     def _keep(self, plan: Plan, outcome: Outcome) -> None:
@@ -152,7 +154,8 @@ class Computer:
             return
         if cut_short(plan.call.path, outcome.whole) is not None:
             return
-        if plan.call.streams and "usage" not in outcome.whole and plan.route.engine == "upstream":
+        joined = plan.call.streams and plan.call.path != RESPONSES  # there the end of a stream is the plain answer
+        if joined and "usage" not in outcome.whole and plan.route.engine == "upstream":
             return  # a plain answer would have it
         if plan.route.upstream is not None and _unpinned(plan.route.upstream, outcome.whole) is not None:
             return  # its key would be that of the model that is configured
@@ -164,6 +167,7 @@ class Computer:
             "route": outcome.route.name,
             "attempt": outcome.attempt,
             "valid": outcome.valid,
+            "sent": outcome.sent,
         }
         self._cache.put(parts.digest, plan.call.tenant, kept)
 
@@ -204,8 +208,8 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
 
 def _read(data: bytes) -> Any:
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:  # NaN and lone surrogates too: neither could be sent or recorded
+        return read_answer(data)
+    except ValueError:  # NaN and lone surrogates too: neither could be sent or recorded
         raise MalformedError("the upstream's answer is not JSON") from None
 
 

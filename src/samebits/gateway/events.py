@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-import orjson
-
 from samebits.gateway.errors import MalformedError
-from samebits.gateway.json_body import write_json
+from samebits.gateway.json_body import read_answer, write_json
 
 DONE: Final = b"data: [DONE]\n\n"
 MOST_EVENT: Final = 64 << 20  # bytes of one event
@@ -41,8 +39,8 @@ def _parsed(data: bytes) -> dict[str, Any] | None:
     if data.strip() == b"[DONE]":
         return None
     try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
+        value = read_answer(data)
+    except ValueError:
         raise MalformedError("an event of the upstream is not JSON") from None
     if not isinstance(value, dict):
         raise MalformedError("an event of the upstream is not an object")

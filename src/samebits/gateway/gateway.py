@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,24 +12,28 @@ from typing import Any, Final
 from samebits.errors import InputError, SamebitsError
 from samebits.gateway.block import Outcome, block_of
 from samebits.gateway.cache import Cache
-from samebits.gateway.call import CHAT, COMPLETIONS, RESPONSES, Call
+from samebits.gateway.call import Call
 from samebits.gateway.check import Check, policy_check
 from samebits.gateway.compute import Computer, with_drift
 from samebits.gateway.errors import RefusedError, UpstreamError
-from samebits.gateway.events import DONE, plain_event
+from samebits.gateway.events import DONE, named_event, plain_event
 from samebits.gateway.flight import Flight, Flights
+from samebits.gateway.ids import new_id, shown_id
 from samebits.gateway.join import chunks_of
 from samebits.gateway.levels import Level, includes
-from samebits.gateway.plan import Plan, make_plan
+from samebits.gateway.own_ids import OwnIds
+from samebits.gateway.plan import Plan, blamed, make_plan
 from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
+from samebits.gateway.response_events import events_of
 from samebits.gateway.route import Route
 from samebits.gateway.settings import TenantConfig
 from samebits.gateway.stream import Stream, late
+from samebits.ledger.routes import RESPONSES
 
 log = logging.getLogger(__name__)
-_PREFIX: Final = {CHAT: "chatcmpl", COMPLETIONS: "cmpl", RESPONSES: "resp"}
 CACHE_HEADER: Final = "x-samebits-cache"
+REASON_HEADER: Final = "x-samebits-cache-reason"
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class Gateway:
         }
         self._flights: Flights[Outcome] = Flights()
         self._computer = Computer(routes, self.recorder, cache)
+        self._own_ids = OwnIds(self.recorder)
         self._notes: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -121,16 +125,18 @@ class Gateway:
             SamebitsError: there is no answer. That is in the ledger then.
         """
         plan: Plan | None = None
-        answer_id = f"{_PREFIX.get(call.path, 'gen')}-{uuid.uuid4().hex}"
+        answer_id = new_id(call.path)
         try:
             plan = self.plan(call)
-            return await self._answered(plan, answer_id)
+            async with self._own_ids.taken(call):
+                return await self._answered(plan, answer_id)
         except asyncio.CancelledError:
             self._note(self.recorder.failed(answer_id, call, plan, None, cancelled=True))
             raise
-        except SamebitsError as error:
+        except SamebitsError as raised:
+            error = raised if plan is None else blamed(plan, raised)
             await self.recorder.failed(answer_id, call, plan, self._describe(error))
-            raise
+            raise error from None
 
     async def failed(self, answer_id: str, plan: Plan, error: SamebitsError) -> None:
         """Records that a request failed after its answer had begun.
@@ -185,7 +191,7 @@ class Gateway:
                     flight.enter()  # for the stream; what follows leaves for this function
                     stream = Stream(self, plan, answer_id, flight, status, limit.when())
                     pieces = stream.pieces(first, chunks)
-                    return Live(pieces, {CACHE_HEADER: status}, plan.call.path == RESPONSES, stream.close)
+                    return Live(pieces, _headers(plan, status), plan.call.path == RESPONSES, stream.close)
             outcome = await flight.result()
         finally:
             flight.leave()
@@ -193,13 +199,13 @@ class Gateway:
 
     def _stored(self, plan: Plan, kept: Mapping[str, Any]) -> Outcome:
         route = self.routes[kept["route"]]
-        return with_drift(plan, Outcome(kept["whole"], route, kept["attempt"], kept["valid"]))
+        return with_drift(plan, Outcome(kept["whole"], route, kept["attempt"], kept["valid"], sent=kept["sent"]))
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
     async def _from_whole(self, plan: Plan, answer_id: str, outcome: Outcome, cache: str) -> Whole | Live:
         """An answer that is there as a whole, in the form that the client wants; recorded before a byte is sent."""
-        headers = {CACHE_HEADER: cache}
+        headers = _headers(plan, cache)
         if isinstance(outcome.whole, list) or "meta_info" in outcome.whole:
             native = await self._native(plan, outcome, cache)
             if not plan.call.streams:
@@ -210,6 +216,8 @@ class Gateway:
         answer = await self.finished(plan, answer_id, outcome, cache, None)
         if not plan.call.streams:
             return Whole(answer, headers)
+        if plan.call.path == RESPONSES:
+            return Live(_written([*map(named_event, events_of(answer))]), headers, True, lambda: None)
         chunks = chunks_of(plan.call.path, answer, usage=plan.wants_usage)
         return Live(_written([*map(plain_event, chunks), DONE]), headers, False, lambda: None)
 
@@ -217,9 +225,7 @@ class Gateway:
         self, plan: Plan, answer_id: str, outcome: Outcome, cache: str, first_token: float | None
     ) -> dict[str, Any]:
         """The answer as it is sent, after it is in the ledger."""
-        own_id = outcome.whole.get("id")
-        if plan.call.path == RESPONSES and plan.route.engine == "upstream" and isinstance(own_id, str):
-            answer_id = own_id  # the upstream will be asked for it
+        answer_id = shown_id(plan.call.path, plan.route, outcome.whole.get("id"), answer_id)
         block = block_of(plan, outcome, cache, self.recorder.receipt_of(answer_id, plan))
         answer = {**outcome.whole, "id": answer_id}
         if answer.get("system_fingerprint", "") is None:
@@ -232,13 +238,14 @@ class Gateway:
 
     async def _native(self, plan: Plan, outcome: Outcome, cache: str) -> Any:
         """Answers of /generate: one, or a list of them, each with an id of its own."""
-        answers: list[dict[str, Any]] = outcome.whole if isinstance(outcome.whole, list) else [outcome.whole]
-        for answer in answers:
+        listed = isinstance(outcome.whole, list)
+        answers: list[dict[str, Any]] = outcome.whole if listed else [outcome.whole]
+        for index, answer in enumerate(answers):
             meta = answer["meta_info"]
             part = Outcome(meta, outcome.route)
             block = block_of(plan, part, cache, self.recorder.receipt_of(meta["id"], plan))
             meta["samebits"] = block
-            await self.recorder.answered(meta["id"], plan, part, answer, block, None)
+            await self.recorder.answered(meta["id"], plan, part, answer, block, None, index if listed else None)
         return outcome.whole
 
     def cancelled(self, answer_id: str, plan: Plan) -> None:
@@ -254,6 +261,11 @@ class Gateway:
         self._notes.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:  # nobody is there to be told
             log.warning("a request that ended without an answer is not recorded: %s", error)
+
+
+def _headers(plan: Plan, cache: str) -> dict[str, str]:
+    reason = {REASON_HEADER: plan.why_not} if cache == "bypass" and plan.why_not is not None else {}
+    return {CACHE_HEADER: cache, **reason}
 
 
 def _status(plan: Plan) -> str:

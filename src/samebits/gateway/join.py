@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from samebits.gateway.call import CHAT
 from samebits.gateway.errors import MalformedError
+from samebits.ledger.routes import CHAT
 
 _EVERYWHERE: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
 _ONCE: Final = frozenset({"role", "id", "type", "name", "index"})  # said once; what is said again is the same

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from samebits.gateway.call import CHAT, COMPLETIONS
+from samebits.gateway.json_body import Spelled
 from samebits.ledger.canonical import EXACT, canonical, digest
+from samebits.ledger.routes import CHAT, COMPLETIONS
 
 # Without effect on the answer, on the two routes whose answers do not repeat them.
-IGNORED: Final = frozenset(
-    {"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "stream", "stream_options"}
-)
+IGNORED: Final = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"})
+_STREAMING: Final = frozenset({"stream", "stream_options"})  # how an answer comes
 # Objects whose order of keys cannot matter, by their place; everywhere else it counts, since it is the order in which
 # properties are generated.
 _UNORDERED: Final = frozenset({(), ("messages", "*"), ("messages", "*", "content", "*"), ("logit_bias",)})
@@ -72,8 +72,8 @@ def effective_body(path: str, body: Mapping[str, Any], defaults: Mapping[str, An
         defaults: of the backend, where it tells them.
         aliases: ``max_completion_tokens`` and a single ``stop`` are but other spellings.
     """
-    fields = {name: value for name, value in body.items() if not (path in (CHAT, COMPLETIONS) and name in IGNORED)}
-    fields = {name: value for name, value in fields.items() if name != "model"}
+    ignored = {"model"} | _STREAMING | (IGNORED if path in (CHAT, COMPLETIONS) else frozenset())
+    fields = {name: value for name, value in body.items() if name not in ignored}
     if aliases:
         newer = fields.pop("max_completion_tokens", None)
         if fields.get("max_tokens") is None and newer is not None:
@@ -95,6 +95,8 @@ def form_of(value: Any, place: tuple[str, ...] = ()) -> Any:
         return {"ordered": [[name, form_of(item, (*place, name))] for name, item in value.items()]}
     if isinstance(value, list):
         return [form_of(item, (*place, "*")) for item in value]
+    if isinstance(value, Spelled):
+        return {"number": value.text}
     if isinstance(value, float) and abs(value) > EXACT and value.is_integer():
         return {"integer": str(int(value))}
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > EXACT:

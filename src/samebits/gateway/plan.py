@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from samebits.errors import InputError
-from samebits.gateway.call import CHAT, COMPLETIONS, GENERATE, RESPONSES, Call
+from samebits.errors import InputError, SamebitsError
+from samebits.gateway.call import Call
 from samebits.gateway.capability import Fitted, fit, refused_by
 from samebits.gateway.check import Check, request_check
+from samebits.gateway.errors import RefusedError
+from samebits.gateway.ids import upstream_id
 from samebits.gateway.key import KeyParts, effective_body, is_deterministic, outside
 from samebits.gateway.levels import LEVELS, Level, includes, stronger
 from samebits.gateway.policy import CacheRule, Chosen, Effective, with_policy
 from samebits.gateway.route import Route
 from samebits.ledger.canonical import canonical, digest
+from samebits.ledger.routes import GENERATE, OTHER_FORM, RESPONSES, names_on, plain_name
 
 SEED_BITS: Final = 31  # what every server takes
-_TO_NATIVE: Final = {"seed": "sampling_seed", "max_tokens": "max_new_tokens"}
-_FROM_NATIVE: Final = {native: name for name, native in _TO_NATIVE.items()}
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,9 @@ class Plan:
     @property
     def seed(self) -> int | None:
         """The seed that is sent."""
-        seed = self.body.get("seed")
+        path = self.call.path
+        given = self.body.get("sampling_params") if path == GENERATE else self.body
+        seed = given.get(names_on(path, "seed")[0]) if isinstance(given, dict) else None
         return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
 
@@ -91,7 +94,8 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
     if call.path == GENERATE:
         effective = _native(call, chosen)
     else:
-        effective = _seeded(call, with_policy(call.body, chosen), chosen)
+        effective = _seeded(call, with_policy(call.path, call.body, chosen), chosen)
+    _known(call, route, chosen, effective)
     judged = True
     if check is None and route.engine == "upstream":  # the engine of this process judges by itself
         try:
@@ -103,6 +107,8 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
     if check is not None and check.binding:
         _judgeable(call, chosen)
     asked, body = _levels(effective.body, chosen, default_level if route.engine == "upstream" else None, route)
+    if route.upstream is not None and isinstance(previous := body.get("previous_response_id"), str):
+        body = {**body, "previous_response_id": upstream_id(previous)}
     refused = frozenset[str]()
     if route.upstream is not None:
         refused = refused_by(route.upstream_model, route.upstream.refuses)
@@ -114,6 +120,38 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
         raise _unmet(asked, level, route)
     parts, why_not = _key(call, route, chosen, fitted.body, check) if judged else (None, "schema")
     return Plan(call, route, chosen, effective, fitted, asked, level, check, parts, why_not)
+
+
+def _known(call: Call, route: Route, chosen: Chosen, effective: Effective) -> None:
+    """Refuses what a policy sets and the route does not have: the client would get an error about a field that it did
+    not send.
+
+    Raises:
+        InputError: names the field.
+    """
+    known = None if route.parameters is None else route.parameters[call.path]
+    for plain in effective.origins:
+        name = names_on(call.path, plain)[0]
+        other = OTHER_FORM.get(call.path, {}).get(name)
+        if other is None and (known is None or name in known):
+            continue
+        has = f"calls it {other}, in another form" if other else "has no such parameter"
+        raise InputError(
+            f"is set by the policy {chosen.name}, and {call.path} {has}",
+            field=name,
+            remedy="Ask on another route, or name another policy by x-samebits-policy.",
+        )
+
+
+def blamed(plan: Plan, error: SamebitsError) -> SamebitsError:
+    """An error about a field that the policy set, and not the client, says so."""
+    if not isinstance(error, RefusedError) or error.status != 400:
+        return error
+    said = error.body["error"]
+    origin = plan.effective.origins.get(plain_name(str(said.get("param")).rpartition(".")[2]))
+    if origin is None:
+        return error
+    return RefusedError(400, {"error": {**said, "message": f"{said['message']} (set by the {origin})"}}, error.headers)
 
 
 def _judgeable(call: Call, chosen: Chosen) -> None:
@@ -132,8 +170,8 @@ def _judgeable(call: Call, chosen: Chosen) -> None:
 
 
 def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
-    rule = chosen.policy.seed
-    if rule == "keep" or effective.body.get("seed") is not None:
+    rule, name = chosen.policy.seed, names_on(call.path, "seed")[0]
+    if rule == "keep" or effective.body.get(name) is not None:
         return effective
     if rule == "derive":
         fields = effective_body(call.path, effective.body, {}, aliases=True)
@@ -142,11 +180,11 @@ def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
     else:
         seed = rule
     origins = {**effective.origins, "seed": f"policy {chosen.name}"}
-    return Effective({**effective.body, "seed": seed}, origins)
+    return Effective({**effective.body, name: seed}, origins)
 
 
 def _native(call: Call, chosen: Chosen) -> Effective:
-    """A policy for /generate, which has parameters in an object of their own, two of them under other names.
+    """A policy for /generate, which has parameters in an object of their own.
 
     Raises:
         InputError: ``sampling_params`` is no object.
@@ -154,15 +192,14 @@ def _native(call: Call, chosen: Chosen) -> Effective:
     given: Any = call.body.get("sampling_params") or {}
     if not isinstance(given, dict):
         raise InputError("is no object", field="sampling_params", remedy="Give an object.")
-    plain = {_FROM_NATIVE.get(str(name), str(name)): value for name, value in given.items()}
-    changed = with_policy(plain, chosen)
+    changed = with_policy(GENERATE, given, chosen)
     # What is asked counts for a derived seed; how the answer comes, and under which id, does not.
     asked = {name: value for name, value in call.body.items() if name not in ("sampling_params", "stream", "rid")}
     seeded = _seeded(call, Effective({**asked, **changed.body}, changed.origins), chosen)
     if not seeded.origins:
         return Effective(dict(call.body), {})
-    values = {**changed.body, "seed": seeded.body.get("seed")}
-    params = {_TO_NATIVE.get(name, name): value for name, value in values.items()}
+    [seed] = names_on(GENERATE, "seed")
+    params = {**changed.body, seed: seeded.body.get(seed)}
     return Effective({**call.body, "sampling_params": params}, seeded.origins)
 
 
@@ -205,8 +242,6 @@ def _key(
         return None, "off"
     if call.path == GENERATE:
         return None, "route"
-    if call.path not in (CHAT, COMPLETIONS) and call.streams:
-        return None, "stream"
     if call.cache == "bypass":
         return None, "asked"
     if (name := outside(fields)) is not None:

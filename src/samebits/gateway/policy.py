@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 from samebits.errors import InputError
 from samebits.gateway.levels import Level
 from samebits.gateway.settings import TenantConfig, key
+from samebits.ledger.routes import names_on, plain_name
 
 CacheRule = Literal["off", "deterministic", "all"]
 # Fields that a policy may not touch: they say what is asked, or are rules of their own.
@@ -53,14 +54,17 @@ class Policy:
 
     def __post_init__(self) -> None:
         for name in ("force", "default"):
-            wrong = NOT_PARAMETERS.intersection(getattr(self, name) or ())
+            given = tuple(getattr(self, name) or ())
+            wrong = sorted(each for each in given if {each, plain_name(each)} & NOT_PARAMETERS)
             if wrong:
                 raise InputError(
-                    f"sets {', '.join(sorted(wrong))}", field=name, remedy="Set parameters; seed and level have keys."
+                    f"sets {', '.join(wrong)}", field=name, remedy="Set parameters; seed and level have keys."
                 )
-        given = [name for name in ("schema", "regex", "check") if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise InputError(f"is given beside {given[0]}", field=given[1], remedy="Give one of them.")
+            if len(set(map(plain_name, given))) < len(given):
+                raise InputError("sets one parameter under two names", field=name, remedy="Use one: max_tokens.")
+        judges = [name for name in ("schema", "regex", "check") if getattr(self, name) is not None]
+        if len(judges) > 1:
+            raise InputError(f"is given beside {judges[0]}", field=judges[1], remedy="Give one of them.")
         if isinstance(self.seed, int) and not 0 <= self.seed < 2**63:
             raise InputError(f"is {self.seed}", field="seed", remedy="Give a number from 0 to 2**63 - 1.")
 
@@ -148,22 +152,31 @@ class Effective:
 
     Attributes:
         body: in the order of the request's keys; what a policy adds comes last.
-        origins: of each field that the policy set: ``policy NAME``.
+        origins: of each parameter that the policy set, by its plain name (``ledger.routes``): ``policy NAME``.
     """
 
     body: dict[str, Any]
     origins: Mapping[str, str]
 
 
-def with_policy(body: Mapping[str, Any], chosen: Chosen) -> Effective:
-    """A body with the fields that a policy forces, and its defaults where the request has none (null is none)."""
+def with_policy(path: str, body: Mapping[str, Any], chosen: Chosen) -> Effective:
+    """The parameters of a route with those that a policy forces, and its defaults where the request has none (null is
+    none), each under the name that it has on that route.
+    """
     policy, said = chosen.policy, f"policy {chosen.name}"
     result, origins = dict(body), {}
     for name, value in (policy.default or {}).items():
-        if result.get(name) is None:
-            result[name], origins[name] = value, said
+        names = names_on(path, name)
+        if all(result.get(other) is None for other in names):
+            result[name if name in names else names[0]] = value
+            origins[plain_name(name)] = said
     for name, value in (policy.force or {}).items():
-        if result.get(name) != value or type(result.get(name)) is not type(value):
-            origins[name] = said
-        result[name] = value
+        names = names_on(path, name)
+        given = [other for other in names if result.get(other) is not None]
+        field = given[0] if given else name if name in names else names[0]
+        if len(given) > 1 or result.get(field) != value or type(result.get(field)) is not type(value):
+            origins[plain_name(name)] = said
+        for other in given[1:]:
+            del result[other]
+        result[field] = value
     return Effective(result, origins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Mapping
@@ -11,12 +12,15 @@ from typing import TYPE_CHECKING, Any
 from samebits.gateway.attempts import Attempt
 from samebits.gateway.block import Outcome, block_of, fingerprint_of, params_of
 from samebits.gateway.call import Call
+from samebits.gateway.changes import changes_of
+from samebits.gateway.ids import shown_id
 from samebits.gateway.plan import Plan
 from samebits.gateway.route import Route
 from samebits.ledger import Digests, Entry, ModelRef, Timing
 
 if TYPE_CHECKING:
     from samebits.ledger import AsyncLedger
+    from samebits.ledger.keys import Signer
 
 
 @dataclass(frozen=True)
@@ -27,12 +31,14 @@ class Recorder:
         receipts: whether answers name one.
         date: today's date for chat templates.
         environment: of this process.
+        signer: signs receipts.
     """
 
     ledger: AsyncLedger | None = None
     receipts: bool = True
     date: str | None = None
     environment: str | None = None
+    signer: Signer | None = None
 
     @property
     def is_on(self) -> bool:
@@ -51,8 +57,12 @@ class Recorder:
         answer: Mapping[str, Any],
         block: Mapping[str, Any],
         first_token: float | None,
+        index: int | None = None,
     ) -> None:
         """Stores an answer; returns when the disk has it.
+
+        Args:
+            index: which of several answers to the request it is.
 
         Raises:
             LedgerError: it cannot be stored.
@@ -69,12 +79,14 @@ class Recorder:
                 level_asked=plan.level_asked,
                 level_declared=block.get("level"),
                 request=plan.call.body,
+                changes=changes_of(plan, outcome),
                 params=block.get("params") or {},
                 seed=block.get("seed"),
                 digests=_digests(block),
                 answer=dict(answer),
                 cache=block["gateway"]["cache"],
                 attempt=outcome.attempt,
+                index=index,
                 policy=plan.chosen.name,
                 timing=Timing(first_token=first_token, total=time.perf_counter() - plan.call.arrived),
                 date=self.date,
@@ -93,6 +105,8 @@ class Recorder:
         outcome = Outcome(attempt.whole, route, attempt.number, attempt.problem is None)
         block = block_of(plan, outcome, "miss", None)
         seed = attempt.body.get("seed")
+        if attempt.problem is None:
+            parent = shown_id(plan.call.path, plan.route, attempt.whole.get("id"), parent)
         await self.ledger.add(
             Entry(
                 id=f"{parent}.{attempt.number}",
@@ -143,6 +157,7 @@ class Recorder:
                 model=model,
                 level_asked=plan.level_asked if plan else None,
                 request=call.body,
+                changes=changes_of(plan) if plan else None,
                 params=params_of(plan) if plan else {},
                 seed=plan.seed if plan else None,
                 error=dict(error) if error else None,
@@ -172,6 +187,44 @@ class Recorder:
                 environment=self.environment,
             )
         )
+
+    async def holds(self, tenant: str, id: str) -> bool:
+        """Whether a tenant has a record of a public id.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        if self.ledger is None:
+            return False
+        found = await asyncio.to_thread(self.ledger.ledger.find, id)
+        return any(record.tenant == tenant for record in found)
+
+    async def keep_baseline(self, route: Route) -> None:
+        """Stores what an upstream is now, to be compared with after a restart too.
+
+        Raises:
+            LedgerError: it cannot be stored.
+        """
+        if self.ledger is None or route.public_url is None:
+            return
+        from samebits.ledger.baselines import Baseline, keep_baseline
+
+        now = Baseline(route.name, route.public_url, route.upstream_model, route.seen.model, route.seen.fingerprint)
+        await asyncio.to_thread(keep_baseline, self.ledger.ledger, now)
+
+    def restore_baseline(self, route: Route) -> None:
+        """Makes a route compare with what its upstream was before the start, if that is stored.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+        """
+        if self.ledger is None or route.public_url is None:
+            return
+        from samebits.ledger.baselines import read_baseline
+
+        before = read_baseline(self.ledger.ledger, route.name, route.public_url, route.upstream_model)
+        if before is not None:
+            route.seen.model, route.seen.fingerprint = before.model, before.fingerprint
 
 
 def _model(call: Call, route: Route, outcome: Outcome | None) -> ModelRef:

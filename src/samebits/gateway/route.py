@@ -38,6 +38,7 @@ class Route:
         level: the strongest that it gives; of an upstream as declared.
         fingerprint: of an embedded engine.
         defaults: effective parameters of a request that gives none, where they are known.
+        parameters: by path the names of those that it knows; None where it may know any, as upstreams do.
         upstream: of an upstream.
         stronger: the model that answers where a stronger level is asked for.
     """
@@ -49,6 +50,7 @@ class Route:
     timeout: float
     fingerprint: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, frozenset[str]] | None = None
     upstream: UpstreamConfig | None = None
     policy: str | None = None
     failover: tuple[str, ...] = ()

@@ -107,10 +107,11 @@ class LedgerConfig:
         None, "Names and regular expressions of what redacted replaces; the standard ones (docs/guide/ledger.md)"
     )
     receipts: bool = key(True, "Name a receipt in each answer")
+    receipt_key: str | None = key(None, "File of the private key with which GET /v1/receipts/ID signs; none")
 
     def __post_init__(self) -> None:
         if self.url is None:
-            for name in ("anchors", "patterns", "privacy"):
+            for name in ("anchors", "patterns", "privacy", "receipt_key"):
                 if getattr(self, name) not in (None, "full"):
                     raise InputError("is of a ledger, and there is none", field=name, remedy="Give ledger.url too.")
         if self.patterns is not None and self.privacy != "redacted":

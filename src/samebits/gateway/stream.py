@@ -9,12 +9,13 @@ from typing import Any, Final, Protocol
 
 from samebits.errors import SamebitsError
 from samebits.gateway.block import Outcome
-from samebits.gateway.call import RESPONSES
 from samebits.gateway.errors import UpstreamTimeoutError
 from samebits.gateway.events import DONE, named_event, plain_event
 from samebits.gateway.flight import Chunk, Flight
+from samebits.gateway.ids import shown_id
 from samebits.gateway.join import without_usage
 from samebits.gateway.plan import Plan
+from samebits.ledger.routes import RESPONSES
 
 TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -49,7 +50,7 @@ class Stream:
         cache: str,
         deadline: float | None,
     ) -> None:
-        self._ends, self._plan, self._id = ends, plan, answer_id
+        self._ends, self._plan, self._id, self._shown = ends, plan, answer_id, answer_id
         self._flight, self._cache, self._deadline = flight, cache, deadline
         self._recorded = self._closed = False
 
@@ -59,7 +60,7 @@ class Stream:
             return
         self._closed = True
         if not self._recorded:
-            self._ends.cancelled(self._id, self._plan)
+            self._ends.cancelled(self._shown, self._plan)
         self._flight.leave()
 
     async def pieces(self, first: Chunk, chunks: AsyncIterator[Chunk]) -> AsyncIterator[bytes]:
@@ -81,7 +82,7 @@ class Stream:
             outcome = await self._flight.result()
             answer = await self._ends.finished(plan, self._id, outcome, self._cache, started)
         except SamebitsError as error:
-            await self._ends.failed(self._id, plan, error)
+            await self._ends.failed(self._shown, plan, error)
             self._recorded = True
             raise
         self._recorded = True
@@ -107,9 +108,10 @@ class Stream:
         route = self._plan.route
         if self._plan.call.path == RESPONSES:
             response = chunk.get("response")
-            if route.engine == "upstream" or not isinstance(response, dict):
+            if not isinstance(response, dict):
                 return dict(chunk)
-            return {**chunk, "response": {**response, "id": self._id}}
+            self._shown = shown_id(RESPONSES, route, response.get("id"), self._id)
+            return {**chunk, "response": {**response, "id": self._shown}}
         sent = {**chunk, "id": self._id}
         if sent.get("system_fingerprint", "") is None:
             del sent["system_fingerprint"]

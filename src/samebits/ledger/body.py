@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,19 +45,19 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
     model = dict(vars(entry.model))
     for name in ("asked", "name"):
         model[name] = None if model[name] is None else privacy.text(model[name])
-    params = {
-        name: {key: privacy.param(name, item) if key == "value" else item for key, item in described.items()}
-        for name, described in entry.params.items()
-    }
+    changes = None if entry.changes is None else _described(entry.changes, privacy)
     members: dict[str, object] = {
         "attempt": entry.attempt,
         "cache": entry.cache,
+        "changes": changes,
+        "changes_form": lost(changes) if changes == entry.changes else None,
         "date": entry.date,
         "digests": vars(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
         "environment": entry.environment,
+        "index": entry.index,
         "level": {"asked": entry.level_asked, "declared": entry.level_declared},
         "model": model,
-        "params": params,
+        "params": _described(entry.params, privacy),
         "parent": entry.parent,
         "policy": entry.policy,
         "privacy": privacy.mode,
@@ -70,6 +71,14 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
     encoded = {name: _encoded(name, value) for name, value in members.items()}
     body = joined(encoded | {"request": request, "answer": answer, "error": error})
     return Sealed(entry.tenant, entry.id, entry.kind, body)
+
+
+def _described(fields: Mapping[str, Mapping[str, Any]], privacy: Privacy) -> dict[str, dict[str, Any]]:
+    """Fields with their origins, and of the values what may be stored."""
+    return {
+        name: {key: privacy.param(name, item) if key == "value" else item for key, item in described.items()}
+        for name, described in fields.items()
+    }
 
 
 def _payload(name: str, value: Any, mode: str, kept: Any) -> tuple[bytes, str | None]:

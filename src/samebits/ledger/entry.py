@@ -73,10 +73,13 @@ class Entry:
         tenant: whose chain it belongs to.
         parent: for an attempt, the id of the answer that it is an attempt at.
         attempt: its number, from 1.
+        index: of an answer that is one of several to one request, such as those of /generate, which one, from 0.
         route: path of the request, such as ``/v1/chat/completions``.
         level_asked: level of determinism that the request asks for.
         level_declared: the one that the answer states.
         request: the body as it was received. Header fields never belong into it.
+        changes: of the body that was computed instead each field that differs: ``origin``, and ``value`` unless it was
+            left out.
         params: effective parameters, each ``{"value": …, "origin": …}`` (``samebits.engine.describe``).
         seed: the one that was used, also when it was drawn.
         answer: what was sent, as one JSON value also where it was streamed.
@@ -97,9 +100,11 @@ class Entry:
     model: ModelRef
     parent: str | None = None
     attempt: int | None = None
+    index: int | None = None
     level_asked: str | None = None
     level_declared: str | None = None
     request: Json = None
+    changes: Mapping[str, Mapping[str, Any]] | None = None
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seed: int | None = None
     digests: Digests = field(default_factory=Digests)

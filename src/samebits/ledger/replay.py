@@ -18,18 +18,15 @@ from samebits.ledger.causes import Again, first_difference, likely_cause
 from samebits.ledger.chain import intact
 from samebits.ledger.entry import Record
 from samebits.ledger.form import restored
+from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, RESPONSES, names_on
 
 Verdict = Literal["same", "differs", "not measured"]
 TOGETHER: Final = 8  # requests in flight
-GENERATE: Final = "/generate"
-RESPONSES: Final = "/v1/responses"
-COMPLETIONS: Final = "/v1/completions"
-CHAT: Final = "/v1/chat/completions"
-# Effective parameters that are sent again where the request did not give them: they came from a policy, or a default.
-_COMMON: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+# Effective parameters that are sent again where the request did not give them: they came from a default.
+_COMMON: Final = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "max_tokens")
 _OVERLAID: Final[Mapping[str, tuple[str, ...]]] = {
-    CHAT: (*_COMMON, "presence_penalty", "frequency_penalty", "max_tokens"),
-    COMPLETIONS: (*_COMMON, "presence_penalty", "frequency_penalty", "max_tokens"),
+    CHAT: (*_COMMON, "presence_penalty", "frequency_penalty"),
+    COMPLETIONS: (*_COMMON, "presence_penalty", "frequency_penalty"),
     RESPONSES: _COMMON,
 }
 
@@ -79,16 +76,23 @@ class Recorded:
         return str(self.body["route"])
 
     def again(self) -> dict[str, Any]:
-        """The body to send: not streamed, with the seed that was used and the parameters that were in effect.
+        """The body to send: the one that was computed, not streamed, with the seed that was used and the parameters
+        that were in effect.
 
         Raises:
-            MeasurementError: the request is not known.
+            MeasurementError: the request, or what a policy made of it, is not known.
         """
         if self.request is None:
             raise MeasurementError(
                 f"{self.id} is stored as {self.body.get('privacy')}: give the request itself with --request"
             )
-        sent = {name: value for name, value in self.request.items() if name not in ("stream", "stream_options")}
+        sent = dict(self.request)
+        for name, change in self._changes().items():
+            sent.pop(name, None)
+            if "value" in change:
+                sent[name] = change["value"]
+        for name in ("stream", "stream_options"):
+            sent.pop(name, None)
         seed = self.body["seed"]
         if seed is not None:
             self._give_seed(sent, int(seed))
@@ -96,28 +100,30 @@ class Recorded:
             self._overlay(sent)
         return sent
 
+    def _changes(self) -> Mapping[str, Mapping[str, Any]]:
+        """How the body that was computed differs from the request."""
+        changes = self.body.get("changes")
+        if changes is None:
+            return {}
+        if self.body["changes_form"] is None:
+            raise MeasurementError(
+                f"{self.id} is stored as {self.body['privacy']}: what {', '.join(sorted(changes))} became is not there"
+            )
+        changed: Mapping[str, Mapping[str, Any]] = restored(changes, self.body["changes_form"])
+        return changed
+
     def _give_seed(self, sent: dict[str, Any], seed: int) -> None:
-        holder, name = sent, "seed"
+        holder, name = sent, names_on(self.route, "seed")[0]
         if self.route == GENERATE:
-            holder, name = dict(sent.get("sampling_params") or {}), "sampling_seed"
-            sent["sampling_params"] = holder
+            holder = sent["sampling_params"] = dict(sent.get("sampling_params") or {})
         if holder.get(name) is None:
-            prompts = sent.get("input_ids") or sent.get("text") if self.route == GENERATE else sent.get("prompt")
-            if isinstance(prompts, list) and len(prompts) > 1 and not isinstance(prompts[0], int):
-                raise MeasurementError(
-                    f"{self.id}: each of its {len(prompts)} prompts drew a seed, and one is recorded"
-                )
             holder[name] = seed
 
     def _overlay(self, sent: dict[str, Any]) -> None:
-        for name, param in self.body["params"].items():  # a policy wins over what the request says
-            if self.route != GENERATE and name != "seed" and str(param.get("origin", "")).startswith("policy "):
-                sent[name] = param["value"]
         for name in _OVERLAID.get(self.route, ()):
-            value = self.body["params"].get(name, {}).get("value")
-            limited = name == "max_tokens" and sent.get("max_completion_tokens") is not None
-            if sent.get(name) is None and isinstance(value, int | float) and not limited:
-                sent[name] = value
+            value, names = self.body["params"].get(name, {}).get("value"), names_on(self.route, name)
+            if all(sent.get(other) is None for other in names) and isinstance(value, int | float):
+                sent[names[0]] = value
 
 
 @dataclass(frozen=True)

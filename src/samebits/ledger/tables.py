@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
 
-REVISION: Final = "0001"  # of the migrations; a test compares
+REVISION: Final = "0002"  # of the migrations; a test compares
 
 metadata = MetaData()
 
@@ -32,4 +32,16 @@ heads = Table(
     Column("tenant", Text, primary_key=True),
     Column("seq", BigInteger, nullable=False),
     Column("hash", String(140), nullable=False),
+)
+
+# What each upstream was when it answered last; a state beside the chains, of which records alone are evidence.
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("route", Text, primary_key=True),
+    Column("address", Text, primary_key=True),
+    Column("asked", Text, primary_key=True),
+    Column("model", Text),
+    Column("fingerprint", Text),
+    Column("time_ns", BigInteger, nullable=False),
 )
