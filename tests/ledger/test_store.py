@@ -189,7 +189,7 @@ def test_a_ledger_of_a_later_version_is_refused(url: str) -> None:
         connection.commit()
     with pytest.raises(InputError, match="later version"):
         Ledger.open(url)
-    with pytest.raises(InputError, match="9999"):
+    with pytest.raises(InputError, match="later version.*9999"):
         Ledger.open(url, readonly=True)
 
 
@@ -200,8 +200,11 @@ def test_a_ledger_of_an_earlier_form_is_brought_up(url: str) -> None:
             connection.execute(sa.text("DROP TABLE baselines"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
             connection.commit()
-    with pytest.raises(InputError, match="form 0001"):
-        Ledger.open(url, readonly=True)
+    with Ledger.open(url, readonly=True) as ledger:  # an archive cannot be changed, and is evidence all the same
+        assert list(ledger.records()) == before
+        assert check(ledger).count == 0
+        with ledger.engine.connect() as connection:
+            assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() == "0001"
     with Ledger.open(url) as ledger:
         assert list(ledger.records()) == before
         keep_baseline(ledger, Baseline("r", "a", "m", "m-1", None))

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 
 from samebits.errors import InputError, LedgerError
-from samebits.ledger.tables import REVISION
+from samebits.ledger.tables import READABLE, REVISION
 
 BUSY_S: Final = 60.0  # wait for another process that writes
 LOCK: Final = 0x73616D6562697473  # "samebits", the PostgreSQL lock under which migrations run
@@ -47,7 +47,7 @@ def connect(url: str, *, readonly: bool) -> sa.Engine:
     """An engine on a database whose tables are of today's form.
 
     Args:
-        readonly: change nothing, also where the form is an older one; otherwise what does not exist is made.
+        readonly: change nothing, and read an older form as it is; otherwise what does not exist is made.
 
     Raises:
         InputError: the URL is wrong, there is no ledger, or it was written by a later version.
@@ -188,11 +188,11 @@ def _check_form(engine: sa.Engine, readonly: bool) -> None:
     if found == REVISION:
         return
     if readonly:
-        raise InputError(
-            "holds no ledger" if found is None else f"holds a ledger of the form {found}, not {REVISION}",
-            field="ledger.url",
-            remedy="Name a ledger." if found is None else "Open it once for writing, with the newer of both versions.",
-        )
+        if found in READABLE:
+            return
+        if found is None:
+            raise InputError("holds no ledger", field="ledger.url", remedy="Name a ledger.")
+        raise _later(found)
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
@@ -216,7 +216,11 @@ def _migrate(connection: sa.Connection, found: str | None) -> None:
     config.set_main_option("script_location", "samebits.ledger:migrations")
     config.attributes["connection"] = connection
     if found is not None and found not in {s.revision for s in ScriptDirectory.from_config(config).walk_revisions()}:
-        raise InputError(
-            f"was written by a later version of samebits (form {found})", field="ledger.url", remedy="Upgrade samebits."
-        )
+        raise _later(found)
     command.upgrade(config, REVISION)
+
+
+def _later(found: str) -> InputError:
+    return InputError(
+        f"was written by a later version of samebits (form {found})", field="ledger.url", remedy="Upgrade samebits."
+    )
