@@ -28,12 +28,12 @@ def response(text: str = "Blue.", **others: Any) -> dict[str, Any]:
     return {"id": "resp_1", "object": "response", "model": "m-1", "status": "completed", "output": [message], **others}
 
 
-def events() -> list[Any]:
-    begun = response(status="in_progress", output=[])
+def events(**others: Any) -> list[Any]:
+    begun = response(status="in_progress", output=[], **others)
     return [
         {"type": "response.created", "sequence_number": 0, "response": begun},
         {"type": "response.output_text.delta", "sequence_number": 1, "item_id": "msg_1", "delta": "Blue."},
-        {"type": "response.completed", "sequence_number": 2, "response": response()},
+        {"type": "response.completed", "sequence_number": 2, "response": response(**others)},
     ]
 
 
@@ -81,6 +81,32 @@ def test_an_id_fits_a_record(serve: Any, upstream: Stub, length: int) -> None:
     upstream.answer = lambda _: response(id="r" * length)
     got = serve().http.post(PATH, json={"model": "m", "input": "Hi"})
     assert got.status_code == (200 if length == MOST_UPSTREAM_ID else 502)
+
+
+@pytest.mark.parametrize("shown", ["a b", "", "é", "r" * (MOST_UPSTREAM_ID + 1), 7])
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_stream_under_no_id_is_refused_and_recorded(
+    serve: Any, upstream: Stub, tmp_path: Path, shown: object, ends: bool
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    upstream.answer = lambda _: events(id=shown)[: 3 if ends else 2]
+    got = serve(ledger={"url": url}).http.post(PATH, json={"model": "m", "input": "Hi", "stream": True})
+    assert got.json()["error"]["code"] == "upstream_malformed"
+    with Ledger.open(url, readonly=True) as ledger:
+        assert [record.kind for record in ledger.records()] == ["error"]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_a_response_that_failed_is_an_error(serve: Any, upstream: Stub, tmp_path: Path, streams: bool) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    failed = response(status="failed", error={"code": "server_error", "message": "overheated"})
+    upstream.answer = lambda _: (
+        [*events()[:2], {"type": "response.failed", "sequence_number": 2, "response": failed}] if streams else failed
+    )
+    got = serve(ledger={"url": url}).http.post(PATH, json={"model": "m", "input": "Hi", "stream": streams})
+    assert "overheated" in got.text and "response.failed" not in got.text
+    with Ledger.open(url, readonly=True) as ledger:
+        assert [record.kind for record in ledger.records()] == ["error"]
 
 
 def test_what_is_no_id_of_ours_is_left_alone() -> None:

@@ -152,8 +152,8 @@ def check_shape(path: str, whole: object) -> dict[str, Any]:
             raise MalformedError("the upstream's answer has tool_calls that are none")
     elif not isinstance(whole.get("output"), list):
         raise MalformedError("the upstream's answer has no output")
-    if path == RESPONSES and "id" in whole and not _is_id(whole["id"]):
-        raise MalformedError("the upstream's answer has an id that is none")
+    if path == RESPONSES:
+        check_response_id(whole)
     if not _is_block(whole.get("samebits")):
         raise MalformedError("the upstream's answer has a block samebits that is none")
     if is_deeper(whole, MOST_LEVELS):
@@ -161,8 +161,15 @@ def check_shape(path: str, whole: object) -> dict[str, Any]:
     return whole
 
 
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_UPSTREAM_ID and PUBLIC_ID.fullmatch(value) is not None
+def check_response_id(response: Mapping[str, Any]) -> None:
+    """Refuses an id of /v1/responses that cannot stand in that of a record; none is none.
+
+    Raises:
+        MalformedError: it is no such id.
+    """
+    value = response.get("id", "none")
+    if not isinstance(value, str) or len(value) > MOST_UPSTREAM_ID or not PUBLIC_ID.fullmatch(value):
+        raise MalformedError("the upstream's answer has an id that is none")
 
 
 def _is_block(block: object) -> bool:

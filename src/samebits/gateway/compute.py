@@ -10,7 +10,7 @@ from samebits.gateway.attempts import Attempt, converge
 from samebits.gateway.block import Outcome
 from samebits.gateway.cache import Cache
 from samebits.gateway.call import Reply
-from samebits.gateway.check import check_shape, cut_short, texts_of
+from samebits.gateway.check import check_response_id, check_shape, cut_short, texts_of
 from samebits.gateway.errors import (
     DriftError,
     MalformedError,
@@ -19,7 +19,7 @@ from samebits.gateway.errors import (
     UpstreamTimeoutError,
     stated,
 )
-from samebits.gateway.events import read_events
+from samebits.gateway.events import TERMINAL, read_events
 from samebits.gateway.flight import Chunk
 from samebits.gateway.join import Joiner
 from samebits.gateway.json_body import read_answer, write_json
@@ -197,10 +197,13 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
             continue
         if chunk.get("type") == "error":
             raise RefusedError(502, {"error": _completed(chunk)}, {})
-        emit(chunk)
         response = chunk.get("response")
-        if chunk.get("type") in ("response.completed", "response.incomplete", "response.failed"):
+        if isinstance(response, dict):
+            check_response_id(response)  # before it is handed out: a failure after that is recorded under it
+        if chunk.get("type") in TERMINAL:
+            _raise_error(response)
             whole = response if isinstance(response, dict) else None
+        emit(chunk)
     if whole is None:
         raise MalformedError("the stream of the upstream broke off")
     return check_shape(RESPONSES, whole)

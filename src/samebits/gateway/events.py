@@ -10,6 +10,7 @@ from samebits.gateway.json_body import read_answer, write_json
 
 DONE: Final = b"data: [DONE]\n\n"
 MOST_EVENT: Final = 64 << 20  # bytes of one event
+TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})  # last of /v1/responses
 
 
 async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any] | None]:

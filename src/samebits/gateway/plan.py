@@ -189,7 +189,9 @@ def _native(call: Call, chosen: Chosen) -> Effective:
     Raises:
         InputError: ``sampling_params`` is no object.
     """
-    given: Any = call.body.get("sampling_params") or {}
+    given = call.body.get("sampling_params")
+    if given is None:
+        given = {}
     if not isinstance(given, dict):
         raise InputError("is no object", field="sampling_params", remedy="Give an object.")
     changed = with_policy(GENERATE, given, chosen)

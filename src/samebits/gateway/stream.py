@@ -5,19 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from samebits.errors import SamebitsError
 from samebits.gateway.block import Outcome
 from samebits.gateway.errors import UpstreamTimeoutError
-from samebits.gateway.events import DONE, named_event, plain_event
+from samebits.gateway.events import DONE, TERMINAL, named_event, plain_event
 from samebits.gateway.flight import Chunk, Flight
 from samebits.gateway.ids import shown_id
 from samebits.gateway.join import without_usage
 from samebits.gateway.plan import Plan
 from samebits.ledger.routes import RESPONSES
-
-TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 class Ends(Protocol):
