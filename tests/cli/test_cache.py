@@ -30,10 +30,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_stats_explain_and_clear(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0}
-    request.write_text(json.dumps(body), "utf-8")
+    body = '{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "x": 0.12345678901234567890}'
+    request.write_text(body, "utf-8")
     with stub() as upstream, live({}, models={"m": {"engine": "upstream", "base_url": upstream.url}}) as server:
-        server.http.post("/v1/chat/completions", json=body)
+        server.http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
         assert json.loads(run("stats", "--url", server.url).stdout)["entries"] == 1
         explained = json.loads(run("explain", str(request), "--url", f"{server.url}/v1").stdout)
         assert explained["key"].startswith("sha256:")

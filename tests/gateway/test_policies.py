@@ -292,3 +292,12 @@ def test_what_a_route_does_not_have_is_said_to_be_the_policys(serve: Any, llm: L
     assert error(CHAT, "hot")["message"].endswith("(set by the policy hot)")
     assert "policy" not in server.post(CHAT, model=NAME, messages=[], temperature=7).json()["error"]["message"]
     assert upstream.calls == 0
+
+
+@pytest.mark.parametrize("given", [[], "", 0, False, "x"])
+def test_what_is_no_object_of_parameters_is_refused_under_every_policy(serve: Any, llm: LLM, given: object) -> None:
+    server = serve({NAME: llm})
+    for policy in ("plain", "critical"):
+        body = {"model": NAME, "text": "Hi", "sampling_params": given}
+        response = server.http.post("/generate", json=body, headers={"x-samebits-policy": policy})
+        assert (response.status_code, response.json()["error"]["param"]) == (400, "sampling_params")

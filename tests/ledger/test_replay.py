@@ -6,6 +6,7 @@ import asyncio
 import json
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -157,6 +158,25 @@ def test_what_was_in_effect_is_sent_again() -> None:
         "temperature": 0.5,
         "seed": 2**63 - 1,
     }
+
+
+def test_what_an_earlier_version_did_not_note_is_not_measured() -> None:
+    """Its records have no ``changes``; a forced parameter stands among the parameters alone."""
+    params = {"temperature": {"value": 0, "origin": "policy critical"}}
+    for route, request, known in (
+        ("/v1/completions", {"prompt": "Hi"}, True),  # it is put in
+        ("/v1/completions", {"prompt": "Hi", "temperature": 1.5}, False),
+        ("/generate", {"text": "Hi", "sampling_params": {"temperature": 0}}, True),
+        ("/generate", {"text": "Hi"}, False),
+    ):
+        now = Recorded.of(record_of(make_entry(route=route, request=request, params=params)))
+        now.again()
+        before = replace(now, body={name: value for name, value in now.body.items() if name != "changes"})
+        if known:
+            assert before.again() == now.again()
+        else:
+            with pytest.raises(MeasurementError, match="earlier version: what the policy critical made"):
+                before.again()
 
 
 def test_ten_thousand_records_in_the_memory_of_a_few() -> None:

@@ -48,8 +48,10 @@ def cache(
     if request is None:
         method, place, body = ("GET" if action is Action.STATS else "DELETE"), "/cache", None
     else:
+        from samebits.gateway.json_body import write_json
+
         asked = {"request": _read(request), "path": path, "policy": policy}
-        method, place, body = "POST", "/cache/explain", json.dumps(asked).encode()
+        method, place, body = "POST", "/cache/explain", write_json(asked)
     typer.echo(json.dumps(_ask(method, url.rstrip("/").removesuffix("/v1") + place, body, key_env), indent=2))
 
 

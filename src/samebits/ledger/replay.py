@@ -98,6 +98,8 @@ class Recorded:
             self._give_seed(sent, int(seed))
         if not sent.get("use_beam_search"):  # a search takes none of them
             self._overlay(sent)
+        if "changes" not in self.body:
+            self._check_policy(sent)
         return sent
 
     def _changes(self) -> Mapping[str, Mapping[str, Any]]:
@@ -111,6 +113,20 @@ class Recorded:
             )
         changed: Mapping[str, Mapping[str, Any]] = restored(changes, self.body["changes_form"])
         return changed
+
+    def _check_policy(self, sent: Mapping[str, Any]) -> None:
+        """Of a record made before changes were noted: what a policy set is not always what would be sent.
+
+        Raises:
+            MeasurementError: it is not.
+        """
+        given = (sent.get("sampling_params") or {}) if self.route == GENERATE else sent
+        for name, param in self.body["params"].items():
+            origin, value = str(param.get("origin")), param.get("value")
+            if origin.startswith("policy ") and all(given.get(n) != value for n in names_on(self.route, name)):
+                raise MeasurementError(
+                    f"{self.id} was recorded by an earlier version: what the {origin} made of the request is not there"
+                )
 
     def _give_seed(self, sent: dict[str, Any], seed: int) -> None:
         holder, name = sent, names_on(self.route, "seed")[0]
