@@ -198,8 +198,16 @@ def test_an_upstream_is_sent_what_the_attempt_was_sent(serve: Any, upstream: Stu
     for status in ("miss", "hit"):
         got = asked(server, CHAT, "valid", **body | {"model": "m"})
         assert got["samebits"]["gateway"]["cache"] == status
+        assert got["samebits"]["seed"] == upstream.asked[-1].body["seed"] != 5
     sent = upstream.asked[-1].body
+    attempts = bodies(url, "attempt")
+    assert [(said["seed"], said["params"]["seed"]) for said in attempts] == [
+        (5, {"value": 5, "origin": "request"}),
+        (sent["seed"], {"value": sent["seed"], "origin": "attempt 2"}),
+    ]
     for recorded in bodies(url):
+        assert (recorded["seed"], recorded["params"]["seed"]) == (attempts[1]["seed"], attempts[1]["params"]["seed"])
+        assert recorded["params"]["max_tokens"] == {"value": 7, "origin": "policy valid"}
         origins = {name: change["origin"] for name, change in recorded["changes"].items()}
         assert origins == {"max_tokens": "policy valid", "messages": "attempt 2", "seed": "attempt 2"}
     config = config_file(tmp_path, models={"m": {"engine": "upstream", "base_url": upstream.url}}, policies=policies)

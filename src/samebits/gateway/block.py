@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from samebits.gateway.check import BLOCK_DIGESTS
 from samebits.gateway.levels import Level, includes, weaker
-from samebits.gateway.plan import Plan
+from samebits.gateway.plan import Plan, seed_of
 from samebits.gateway.route import Route
 from samebits.ledger.routes import plain_name
 
@@ -38,11 +38,17 @@ class Outcome:
     sent: Mapping[str, Any] | None = None
 
 
-def params_of(plan: Plan) -> dict[str, dict[str, Any]]:
-    """The parameters that are sent, each with its origin."""
+def params_of(plan: Plan, sent: Mapping[str, Any], attempt: int = 1) -> dict[str, dict[str, Any]]:
+    """The parameters of the body of an attempt, each with its origin."""
+
+    def origin(name: str) -> str:
+        if sent[name] != plan.body.get(name):
+            return f"attempt {attempt}"
+        return plan.effective.origins.get(plain_name(name), "request")
+
     return {
-        name: {"value": value, "origin": plan.effective.origins.get(plain_name(name), "request")}
-        for name, value in plan.body.items()
+        name: {"value": value, "origin": origin(name)}
+        for name, value in sent.items()
         if name not in _ASKED and name not in _LONG and value is not None
     }
 
@@ -50,6 +56,7 @@ def params_of(plan: Plan) -> dict[str, dict[str, Any]]:
 def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -> dict[str, Any]:
     """The block of an answer."""
     config = outcome.route.upstream
+    sent = plan.body if outcome.sent is None else outcome.sent
     # Only samebits has such a block. What another server puts there proves nothing, and would be recorded as if it did.
     own = outcome.whole.get("samebits") if config is None or config.api == "samebits" else None
     warnings = list(own.get("warnings", ())) if isinstance(own, dict) else []
@@ -61,8 +68,8 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
             "level": level_of(plan, outcome),
             "fingerprint": fingerprint_of(outcome),
             "receipt_id": receipt_id,
-            "seed": plan.seed,
-            "params": params_of(plan),
+            "seed": seed_of(plan.call.path, sent),
+            "params": params_of(plan, sent, outcome.attempt),
             **{name: own.get(name) if isinstance(own, dict) else None for name in BLOCK_DIGESTS},
             "cached_prompt_tokens": _cached_tokens(outcome.whole),
         }

@@ -66,13 +66,12 @@ class Plan:
         options = self.call.body.get("stream_options")
         return isinstance(options, dict) and bool(options.get("include_usage"))
 
-    @property
-    def seed(self) -> int | None:
-        """The seed that is sent."""
-        path = self.call.path
-        given = self.body.get("sampling_params") if path == GENERATE else self.body
-        seed = given.get(names_on(path, "seed")[0]) if isinstance(given, dict) else None
-        return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
+
+def seed_of(path: str, body: Mapping[str, Any]) -> int | None:
+    """The seed of a body; None where it has none."""
+    given = body.get("sampling_params") if path == GENERATE else body
+    seed = given.get(names_on(path, "seed")[0]) if isinstance(given, Mapping) else None
+    return seed if isinstance(seed, int) and not isinstance(seed, bool) else None
 
 
 def derived_seed(*parts: object) -> int:

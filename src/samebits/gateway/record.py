@@ -14,7 +14,7 @@ from samebits.gateway.block import Outcome, block_of, fingerprint_of, params_of
 from samebits.gateway.call import Call
 from samebits.gateway.changes import changes_of
 from samebits.gateway.ids import shown_id
-from samebits.gateway.plan import Plan
+from samebits.gateway.plan import Plan, seed_of
 from samebits.gateway.route import Route
 from samebits.ledger import Digests, Entry, ModelRef, Timing
 
@@ -104,7 +104,6 @@ class Recorder:
             return
         outcome = Outcome(attempt.whole, route, attempt.number, attempt.problem is None)
         block = block_of(plan, outcome, "miss", None)
-        seed = attempt.body.get("seed")
         if attempt.problem is None:
             parent = shown_id(plan.call.path, plan.route, attempt.whole.get("id"), parent)
         await self.ledger.add(
@@ -119,8 +118,8 @@ class Recorder:
                 level_asked=plan.level_asked,
                 level_declared=plan.level,
                 request=dict(attempt.body),
-                params=params_of(plan),
-                seed=seed if isinstance(seed, int) else None,
+                params=params_of(plan, attempt.body, attempt.number),
+                seed=seed_of(plan.call.path, attempt.body),
                 digests=_digests(block),
                 answer=attempt.whole,
                 error=None if attempt.problem is None else {"code": "not_valid", "message": attempt.problem},
@@ -158,8 +157,8 @@ class Recorder:
                 level_asked=plan.level_asked if plan else None,
                 request=call.body,
                 changes=changes_of(plan) if plan else None,
-                params=params_of(plan) if plan else {},
-                seed=plan.seed if plan else None,
+                params=params_of(plan, plan.body) if plan else {},
+                seed=seed_of(plan.call.path, plan.body) if plan else None,
                 error=dict(error) if error else None,
                 policy=plan.chosen.name if plan else None,
                 timing=Timing(total=time.perf_counter() - call.arrived),
