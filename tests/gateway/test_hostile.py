@@ -62,11 +62,17 @@ def test_chunks_of_another_form_are_refused(choices: Any) -> None:
 
 def test_a_block_of_another_server_than_samebits_proves_nothing(serve: Any, upstream: Stub) -> None:
     digest = "sha256:" + "0" * 64
-    upstream.answer = lambda _: chat(samebits={"output_tokens_sha256": digest, "warnings": ["made up"]})
+    said = {"output_tokens_sha256": digest, "seed": 7, "warnings": ["made up"]}
+    upstream.answer = lambda _: chat(samebits=said)
     block = serve().post(CHAT, **ask()).json()["samebits"]
-    assert (block["output_tokens_sha256"], block["warnings"]) == (None, [])
-    block = serve(m={"api": "samebits"}).post(CHAT, **ask()).json()["samebits"]
-    assert (block["output_tokens_sha256"], block["warnings"]) == (digest, ["made up"])
+    assert {name: block[name] for name in said} == {"output_tokens_sha256": None, "seed": None, "warnings": []}
+    server = serve(m={"api": "samebits"})
+    block = server.post(CHAT, **ask()).json()["samebits"]
+    assert {name: block[name] for name in said} == said, "its digests, and the seed that it drew"
+    assert server.post(CHAT, **ask("Ho", seed=3)).json()["samebits"]["seed"] == 3
+    for seed in ("7", True, 2**63):
+        upstream.answer = lambda _, seed=seed: chat(samebits=said | {"seed": seed})
+        assert server.post(CHAT, **ask("Hm")).status_code == 502
 
 
 def test_an_answer_that_is_not_of_the_pinned_model_is_not_kept(serve: Any, upstream: Stub) -> None:

@@ -57,6 +57,7 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
     """The block of an answer."""
     config = outcome.route.upstream
     sent = plan.body if outcome.sent is None else outcome.sent
+    seed = seed_of(plan.call.path, sent)
     # Only samebits has such a block. What another server puts there proves nothing, and would be recorded as if it did.
     own = outcome.whole.get("samebits") if config is None or config.api == "samebits" else None
     warnings = list(own.get("warnings", ())) if isinstance(own, dict) else []
@@ -68,7 +69,7 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
             "level": level_of(plan, outcome),
             "fingerprint": fingerprint_of(outcome),
             "receipt_id": receipt_id,
-            "seed": seed_of(plan.call.path, sent),
+            "seed": own.get("seed") if seed is None and isinstance(own, dict) else seed,  # one may have been drawn there
             "params": params_of(plan, sent, outcome.attempt),
             **{name: own.get(name) if isinstance(own, dict) else None for name in BLOCK_DIGESTS},
             "cached_prompt_tokens": _cached_tokens(outcome.whole),

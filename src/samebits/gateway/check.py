@@ -177,7 +177,9 @@ def _is_block(block: object) -> bool:
     if not isinstance(block, dict):
         return block is None
     digests = [block.get(name) for name in BLOCK_DIGESTS]
-    warnings = block.get("warnings", [])
+    warnings, seed = block.get("warnings", []), block.get("seed")
+    if not (seed is None or (type(seed) is int and -(2**63) <= seed < 2**63)):
+        return False
     return all(d is None or (isinstance(d, str) and DIGEST.fullmatch(d)) for d in digests) and (
         isinstance(warnings, list) and all(isinstance(warning, str) for warning in warnings)
     )
