@@ -153,6 +153,7 @@ def test_a_number_that_is_none_is_not_taken_for_a_default(tmp_path: Path, line: 
         ({"patterns": {"a": "b"}}, "patterns"),
         ({"url": "sqlite:///x", "patterns": {"a": "b"}}, "patterns"),
         ({"url": "sqlite:///x", "privacy": "redacted", "patterns": {"a": 5}}, "patterns.a"),
+        ({"url": "sqlite:///x", "privacy": "redacted", "patterns": {}}, "patterns"),
     ],
 )
 def test_rules_of_a_ledger_need_one(ledger: dict[str, Any], field: str) -> None:
@@ -219,6 +220,36 @@ def test_an_address_that_others_reach_needs_keys(tmp_path: Path, monkeypatch: py
     keys = read_api_keys(make_config(both))
     accepted = [k for k in ("alpha", "beta", "gamma", "delta", "", "# team") if keys.accept(b"Bearer " + k.encode())]
     assert accepted == ["alpha", "beta", "gamma", "delta"]
+
+
+def test_rules_for_a_tenant_without_a_key_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    path.write_text("ada one\nada two\nthree\n", encoding="utf-8")
+    keyed = MODELS | {"api_keys_file": str(path)}
+    for values, tenant, known in (
+        (keyed, "ada", True),
+        (keyed, "key-3", True),
+        (keyed, "Ada", False),
+        (keyed, "default", False),
+        (MODELS, "default", True),
+        (MODELS, "ada", False),
+    ):
+        config = make_config(values | {"tenants": {tenant: {"policy": "critical"}}})
+        if known:
+            read_api_keys(config)
+        else:
+            with pytest.raises(InputError, match=f"tenants: '{tenant}' has no API key"):
+                read_api_keys(config)
+
+
+def test_one_key_is_of_one_tenant(tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    config = make_config(MODELS | {"api_keys_file": str(path)})
+    path.write_text("ada one\nada one\n", encoding="utf-8")
+    assert read_api_keys(config).tenant(b"Bearer one") == "ada"
+    path.write_text("ada one\nbob one\n", encoding="utf-8")
+    with pytest.raises(InputError, match="one key to 'ada' and 'bob'"):
+        read_api_keys(config)
 
 
 def test_a_source_without_keys_is_refused(tmp_path: Path) -> None:

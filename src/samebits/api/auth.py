@@ -34,22 +34,30 @@ class ApiKeys:
     @classmethod
     def of(cls, lines: Iterable[str]) -> ApiKeys:
         """Accepts these keys. A line is a key, or the name of a tenant and a key; a key without a name belongs to a
-        tenant that is called by the number of its line.
+        tenant that is called by its place among the keys, such as ``key-1``.
 
         Raises:
-            InputError: a line has more than two words.
+            InputError: a line has more than two words, or the key of another tenant.
         """
-        digests, tenants = [], []
+        digests, tenants = list[bytes](), list[str]()
         for number, line in enumerate(lines, 1):
             *names, key = line.split()
             if len(names) > 1:
                 raise InputError(
-                    f"line {number} has {len(names) + 1} words",
+                    f"key {number} has {len(names) + 1} words",
                     field="api_keys_file",
                     remedy="Give KEY, or NAME KEY.",
                 )
-            digests.append(_digest(key.encode()))
-            tenants.append(names[0] if names else f"key-{number}")
+            tenant, digest = names[0] if names else f"key-{number}", _digest(key.encode())
+            owner = tenants[digests.index(digest)] if digest in digests else tenant
+            if owner != tenant:
+                raise InputError(
+                    f"gives one key to {owner!r:.80} and {tenant!r:.80}",
+                    field="api_keys_file",
+                    remedy="Give each its own.",
+                )
+            digests.append(digest)
+            tenants.append(tenant)
         return cls(tuple(digests), tuple(tenants))
 
     def tenant(self, authorization: bytes | None) -> str | None:
@@ -73,8 +81,8 @@ def read_api_keys(config: ServerConfig) -> ApiKeys:
     """The keys of a configuration's file and environment variable.
 
     Raises:
-        InputError: the file cannot be read, a source holds no key, or the address can be reached from elsewhere and
-            there are no keys.
+        InputError: the file cannot be read, a source holds no key, the address can be reached from elsewhere and
+            there are no keys, or rules are for a tenant that has no key.
     """
     keys: list[str] = []
     if config.api_keys_file is not None:
@@ -91,7 +99,14 @@ def read_api_keys(config: ServerConfig) -> ApiKeys:
             field="host",
             remedy="Give api_keys_file or api_keys_env, or listen on 127.0.0.1.",
         )
-    return ApiKeys.of(keys)
+    found = ApiKeys.of(keys)
+    known = found.tenants or (DEFAULT_TENANT,)
+    for name in config.tenants:  # rules under a name that is spelled wrong would hold for nobody
+        if name not in known:
+            raise InputError(
+                f"{name!r:.80} has no API key", field="tenants", remedy=f"Use some of: {', '.join(dict.fromkeys(known))}."
+            )
+    return found
 
 
 def _present(candidates: Iterable[str], field: str) -> list[str]:

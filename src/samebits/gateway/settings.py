@@ -97,7 +97,7 @@ class LedgerConfig:
     """Where records of answers go.
 
     Raises:
-        InputError: rules for a ledger, and no ledger; or patterns for another mode than ``redacted``.
+        InputError: rules for a ledger, and no ledger; or patterns for another mode than ``redacted``, or none of them.
     """
 
     url: str | None = key(None, "Database: sqlite:///FILE or postgresql://…; none")
@@ -116,3 +116,5 @@ class LedgerConfig:
                     raise InputError("is of a ledger, and there is none", field=name, remedy="Give ledger.url too.")
         if self.patterns is not None and self.privacy != "redacted":
             raise InputError("is for privacy: redacted", field="patterns", remedy="Set that, or leave it out.")
+        if self.patterns == {}:
+            raise InputError("is empty: nothing would be redacted", field="patterns", remedy="Give one, or leave it out.")
