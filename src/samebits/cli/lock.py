@@ -51,13 +51,14 @@ def lock(
     if bits and not check:
         raise InputError("is for --check", field="bits", remedy="Give --check too.")
     locked = read_lock(file) if check else None
-    now = lock_of(_settings(model, config, profile), prompts or [])
+    settings = _settings(model, config, profile)
+    now = lock_of(settings, prompts or [])
     for path, make in ((sbom, _bill), (containerfile, _containerfile)):
         if path is not None:
             path.write_text(make(now), encoding="utf-8")
     if locked is None:
         write_lock(now, file)
-        typer.echo(f"{file}: {len(now['models'])} models, {len(now['environment']['packages'])} packages")
+        typer.echo(f"{file}: {len(settings.models)} models, {len(now['environment']['packages'])} packages")
         return
     found = differences(locked, now)
     for difference in found:

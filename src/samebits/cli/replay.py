@@ -98,7 +98,7 @@ def run(records: Iterator[Record | Recorded], source: Source, together: int, out
 def finish(summary: Summary) -> None:
     """Says the result, and ends with its exit code."""
     if not summary.same + summary.differs + summary.not_measured:
-        raise MeasurementError("nothing was chosen: the ledger holds no such answer")
+        raise MeasurementError("nothing was chosen: the ledger holds no such answer, or none of the sample")
     typer.echo(f"{summary.same} same, {summary.differs} differ, {summary.not_measured} not measured")
     if summary.differs:
         raise typer.Exit(EXIT_DIFFERENCE)
