@@ -123,7 +123,7 @@ def test_wrong_input_is_said_in_a_line(config: Path, tmp_path: Path) -> None:
     [
         ({"policy": "critical"}, "server.policy"),
         ({"date": "2025-01-01"}, "server.date"),
-        ({"tenants": {"a": {"policy": "critical"}}}, "server.tenants.a"),
+        ({"tenants": {"default": {"policy": "critical"}}}, "server.tenants.default"),
         ({"policies": {"p": {"seed": 3}}}, "server.policies.p"),
         ({"models": {"m": {"failover": ["n"]}, "n": {}}}, "models.m.failover"),
         ({"models": {"m": {"stronger": "n"}, "n": {}}}, "models.m.stronger"),
