@@ -30,7 +30,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_stats_explain_and_clear(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
-    body = '{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "x": 0.12345678901234567890}'
+    body = (
+        '{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "x": 0.1234567890123456789}'
+    )
     request.write_text(body, "utf-8")
     with stub() as upstream, live({}, models={"m": {"engine": "upstream", "base_url": upstream.url}}) as server:
         server.http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})

@@ -189,7 +189,7 @@ def test_a_ledger_of_a_later_version_is_refused(url: str) -> None:
         connection.commit()
     with pytest.raises(InputError, match="later version"):
         Ledger.open(url)
-    with pytest.raises(InputError, match="later version.*9999"):
+    with pytest.raises(InputError, match="later version of samebits"):
         Ledger.open(url, readonly=True)
 
 

@@ -104,7 +104,7 @@ def read_api_keys(config: ServerConfig) -> ApiKeys:
     for name in config.tenants:  # rules under a name that is spelled wrong would hold for nobody
         if name not in known:
             raise InputError(
-                f"{name!r:.80} has no API key", field="tenants", remedy=f"Use some of: {', '.join(dict.fromkeys(known))}."
+                f"{name!r:.80} has no API key", field="tenants", remedy=f"Use one of: {', '.join(sorted(set(known)))}."
             )
     return found
 

@@ -69,7 +69,8 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
             "level": level_of(plan, outcome),
             "fingerprint": fingerprint_of(outcome),
             "receipt_id": receipt_id,
-            "seed": own.get("seed") if seed is None and isinstance(own, dict) else seed,  # one may have been drawn there
+            # One may have been drawn there.
+            "seed": own.get("seed") if seed is None and isinstance(own, dict) else seed,
             "params": params_of(plan, sent, outcome.attempt),
             **{name: own.get(name) if isinstance(own, dict) else None for name in BLOCK_DIGESTS},
             "cached_prompt_tokens": _cached_tokens(outcome.whole),

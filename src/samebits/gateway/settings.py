@@ -117,4 +117,4 @@ class LedgerConfig:
         if self.patterns is not None and self.privacy != "redacted":
             raise InputError("is for privacy: redacted", field="patterns", remedy="Set that, or leave it out.")
         if self.patterns == {}:
-            raise InputError("is empty: nothing would be redacted", field="patterns", remedy="Give one, or leave it out.")
+            raise InputError("is empty: nothing would be redacted", field="patterns", remedy="Name one.")
