@@ -96,6 +96,17 @@ def test_a_stream_under_no_id_is_refused_and_recorded(
         assert [record.kind for record in ledger.records()] == ["error"]
 
 
+def test_the_events_of_a_stream_that_breaks_off_are_numbered_to_the_end(serve: Any, upstream: Stub) -> None:
+    upstream.answer = lambda _: events()[:2]
+    got = serve().http.post(PATH, json={"model": "m", "input": "Hi", "stream": True})
+    data = [json.loads(line.removeprefix("data: ")) for line in got.text.splitlines() if line.startswith("data: ")]
+    assert [(event["type"], event["sequence_number"]) for event in data] == [
+        ("response.created", 0),
+        ("response.output_text.delta", 1),
+        ("error", 2),
+    ]
+
+
 @pytest.mark.parametrize("streams", [False, True])
 def test_a_response_that_failed_is_an_error(serve: Any, upstream: Stub, tmp_path: Path, streams: bool) -> None:
     url = f"sqlite:///{tmp_path}/ledger.db"

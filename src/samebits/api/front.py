@@ -136,13 +136,14 @@ async def _stream(answer: Live, receive: Receive, send: Send) -> None:
 async def _pump(answer: Live, send: Send) -> None:
     headers = [*_STREAM, *((name.encode(), value.encode()) for name, value in answer.headers.items())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    last = b""
+    last, events = b"", 0
     try:
         async for piece in answer.pieces:
+            events += piece.count(b"\n\n")  # their ends; JSON has no line feed
             await send({"type": "http.response.body", "body": piece, "more_body": True})
     except Exception as error:
         style = NAMED if answer.named else PLAIN
-        last = style.encode(style.of_error(failure(error).body), 0)
+        last = style.encode(style.of_error(failure(error).body), events)
     await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
