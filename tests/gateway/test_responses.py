@@ -121,6 +121,17 @@ def test_a_response_that_failed_is_an_error(serve: Any, upstream: Stub, tmp_path
         assert [record.kind for record in ledger.records()] == ["error"]
 
 
+@pytest.mark.parametrize("name", [None, 7, "a\ndata: {}", "a\rb"])
+def test_an_event_whose_name_is_no_line_is_not_passed_on(serve: Any, upstream: Stub, name: object) -> None:
+    upstream.answer = lambda _: [*events()[:1], {"type": name, "sequence_number": 1}]
+    got = serve().http.post(PATH, json={"model": "m", "input": "Hi", "stream": True})
+    assert [line for line in got.text.splitlines() if line.startswith("event:")] == [
+        "event: response.created",
+        "event: error",
+    ]
+    assert "upstream_malformed" in got.text
+
+
 def test_what_is_no_id_of_ours_is_left_alone() -> None:
     for other in ("resp_1", "a.b", "resp_1.resp-xyz", new_id(PATH)):
         assert upstream_id(other) == other

@@ -158,3 +158,11 @@ def test_validators_are_kept_up_to_a_size() -> None:
     assert kept.get(small) is not first
     assert kept._size <= 1000
     assert kept._size == sum(size for _, size in kept._known.values())
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{2,1}", "[b-a]", "*"])
+def test_a_pattern_that_is_none_is_shown_as_it_was_given(pattern: str) -> None:
+    with pytest.raises(InputError) as caught:
+        validate("a", Regex(pattern))
+    assert caught.value.field == "regex"
+    assert repr(pattern) in str(caught.value)

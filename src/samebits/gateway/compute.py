@@ -195,12 +195,17 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
     async for chunk in read_events(reply.pieces()):
         if chunk is None:
             continue
-        if chunk.get("type") == "error":
+        kind = chunk.get("type")
+        if (
+            not isinstance(kind, str) or not kind.isprintable()
+        ):  # it becomes the name of the event, on a line of its own
+            raise MalformedError("an event of the upstream has no name")
+        if kind == "error":
             raise RefusedError(502, {"error": _completed(chunk)}, {})
         response = chunk.get("response")
         if isinstance(response, dict):
             check_response_id(response)  # before it is handed out: a failure after that is recorded under it
-        if chunk.get("type") in TERMINAL:
+        if kind in TERMINAL:
             _raise_error(response)
             whole = response if isinstance(response, dict) else None
         emit(chunk)

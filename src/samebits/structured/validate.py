@@ -137,7 +137,13 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
 
 
 def _pattern_validator(pattern: str) -> jsonschema_rs.Validator:
-    return _VALIDATORS.get(json.dumps({"pattern": f"^(?:{pattern})$"}))
+    check_pattern_sizes(pattern_size(pattern), "regex")
+    try:
+        return _VALIDATORS.get(json.dumps({"pattern": f"^(?:{pattern})$"}))
+    except InputError:  # of the schema around it, which nobody has seen
+        raise InputError(
+            f"{pattern!r:.100} is no pattern", field="regex", remedy="Write it as ECMA 262 says: close each bracket."
+        ) from None
 
 
 def _validate_json(text: str, spec: JsonSchema) -> None:
