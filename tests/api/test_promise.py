@@ -45,6 +45,16 @@ def test_one_choice_has_the_digest_of_its_ids_alone(api: Live) -> None:
     assert answer["samebits"]["prompt_tokens_sha256"] == tokenized["tokens_sha256"]
 
 
+def test_the_text_that_the_template_made_is_digested(api: Live) -> None:
+    text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    expected = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+    assert api.chat("Hi", max_tokens=1)["samebits"]["rendered_prompt_sha256"] == expected
+    response = api.ok("/v1/responses", input="Hi", max_output_tokens=1)
+    assert response["samebits"]["rendered_prompt_sha256"] == expected
+    assert api.chat("Ho", max_tokens=1)["samebits"]["rendered_prompt_sha256"] != expected
+    assert api.complete(text, max_tokens=1)["samebits"]["rendered_prompt_sha256"] is None
+
+
 def test_logprobs_are_digested_whether_or_not_they_are_asked_for(api: Live) -> None:
     silent, shown = api.chat(max_tokens=5), api.chat(max_tokens=5, logprobs=True)
     assert silent["samebits"]["logprobs_sha256"] == shown["samebits"]["logprobs_sha256"]

@@ -226,6 +226,9 @@ def test_all_routes_of_our_own_engine(serve: Any, llm: LLM, url: str) -> None:
     for (_, body), block in zip(stored[:3], (chatted, completed, responded), strict=False):
         assert body["digests"]["output_tokens"] == block["samebits"]["output_tokens_sha256"]
         assert block["samebits"]["receipt_id"] == block["id"]
+    rendered = [body["digests"]["rendered_prompt"] for _, body in stored]
+    assert rendered[0] == rendered[2] == chatted["samebits"]["rendered_prompt_sha256"]
+    assert [text is None for text in rendered] == [False, True, False, True, True], "those of conversations"
     assert stored[1][1]["seed"] == 3
     assert stored[1][1]["params"]["temperature"] == {"value": 1.0, "origin": "request"}
     chunks = server.stream(CHAT, messages=[{"role": "user", "content": "Hi"}], max_tokens=4)

@@ -56,6 +56,18 @@ SAID = {"choices": [{"message": {"role": "assistant", "content": "answer 7"}}]}
         ({}, {"fingerprint": FALSE}, None, "fingerprint: model, profile or contract"),
         ({}, {"block": block(prompt_tokens_sha256=FALSE)}, "ids of the prompt", "rendered in another way"),
         (
+            {"digests": Digests(rendered_prompt=DIGEST, prompt_tokens=DIGEST, output_tokens=DIGEST)},
+            {"block": block(rendered_prompt_sha256=DIGEST, prompt_tokens_sha256=FALSE)},
+            "ids of the prompt",
+            "other ids of the same text",
+        ),
+        (
+            {"digests": Digests(rendered_prompt=DIGEST, prompt_tokens=DIGEST, output_tokens=DIGEST)},
+            {"block": block(rendered_prompt_sha256=FALSE, prompt_tokens_sha256=FALSE)},
+            "text of the prompt",
+            "rendered in another way",
+        ),
+        (
             {"date": "2024-07-26"},
             {"block": block(prompt_tokens_sha256=FALSE), "date": "2024-07-27"},
             "ids of the prompt",

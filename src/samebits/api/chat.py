@@ -50,7 +50,15 @@ async def create_chat_completion(request: Request, body: ChatRequest) -> Respons
         beginning=toolbox.beginning if toolbox else "",
     )
     grammar = await demanded(served, toolbox) if form is None else await compiled(served, form.spec, form.field)
-    job = prepare_job(service, served, [prompt], wanted, grammar=grammar, shown=shown_ids(served, toolbox))
+    job = prepare_job(
+        service,
+        served,
+        [prompt.ids],
+        wanted,
+        rendered_sha256=prompt.sha256,
+        grammar=grammar,
+        shown=shown_ids(served, toolbox),
+    )
     answer = ChatAnswer(job, body, toolbox, None if form is None else form.spec)
     if body.stream:
         return EventStream(job, answer)

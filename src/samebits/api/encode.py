@@ -5,14 +5,29 @@ from __future__ import annotations
 import asyncio
 import datetime
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from samebits.errors import InputError
 from samebits.llm import LLM
+from samebits.numerics.digests import digest_bytes
 
 T = TypeVar("T")
 # About a millisecond of work; longer texts are encoded in a thread, so that streams of others do not wait for them.
 MOST_CHARACTERS_INLINE: Final = 4000
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A conversation as the model reads it.
+
+    Attributes:
+        ids: of its tokens.
+        sha256: digest of the text that the chat template made of it, in UTF-8.
+    """
+
+    ids: list[int]
+    sha256: str
 
 
 async def encode_conversation(
@@ -23,8 +38,8 @@ async def encode_conversation(
     field: str = "messages",
     tools: Sequence[Mapping[str, Any]] = (),
     beginning: str = "",
-) -> list[int]:
-    """Token ids of a conversation, through the model's chat template.
+) -> Rendered:
+    """A conversation through the model's chat template.
 
     Args:
         field: what the messages are called, for errors.
@@ -36,9 +51,9 @@ async def encode_conversation(
     """
     size = sum(len(str(part)) for part in (*messages, *tools))
 
-    def encode() -> list[int]:
-        text = llm.tokenizer.apply_chat_template(messages, date=date, tools=tools)
-        return llm.tokenizer.encode(text + beginning, add_special=False)
+    def encode() -> Rendered:
+        text = llm.tokenizer.apply_chat_template(messages, date=date, tools=tools) + beginning
+        return Rendered(llm.tokenizer.encode(text, add_special=False), digest_bytes(text.encode()))
 
     try:
         return await _run(encode, size)

@@ -36,6 +36,7 @@ class Job:
         origins: where each parameter came from: ``request``, ``route``, ``samebits``, or the model's file and key.
         timeout: seconds until it is given up.
         beams: the search that makes the choices, instead of sampling.
+        rendered_sha256: digest of the text that the chat template made; None where the prompts are no conversation.
         grammar: what each choice must be.
         shown: special tokens that are text in this answer.
     """
@@ -48,6 +49,7 @@ class Job:
     timeout: float
     metrics: Metrics
     beams: Beams | None = None
+    rendered_sha256: str | None = None
     grammar: Grammar | None = None
     shown: frozenset[int] = frozenset()
 
@@ -121,6 +123,7 @@ class Job:
             "seed": completions[0].seed,
             "params": self._described,
             "form_sha256": None if self.grammar is None else self.grammar.digest,
+            "rendered_prompt_sha256": self.rendered_sha256,
             "prompt_tokens_sha256": ids_digest(own),
             "output_tokens_sha256": ids_digest([c.token_ids for c in completions]),
             "logprobs_sha256": logprobs_digest(completions),

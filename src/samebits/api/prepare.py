@@ -83,6 +83,7 @@ def prepare_job(
     prompts: Sequence[Sequence[int]],
     wanted: Wanted,
     *,
+    rendered_sha256: str | None = None,
     grammar: Grammar | None = None,
     shown: frozenset[int] = frozenset(),
 ) -> Job:
@@ -90,6 +91,7 @@ def prepare_job(
     brings along, else the route's, else samebits'.
 
     Args:
+        rendered_sha256: of the text of a conversation.
         grammar: what each choice must be.
         shown: special tokens that are text in this answer.
 
@@ -123,6 +125,7 @@ def prepare_job(
         timeout=service.config.request_timeout,
         metrics=service.metrics,
         beams=wanted.beams,
+        rendered_sha256=rendered_sha256,
         grammar=grammar,
         shown=shown,
     )

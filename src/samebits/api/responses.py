@@ -46,7 +46,15 @@ async def create_response(request: Request, body: ResponseRequest) -> Response:
         grammar = await demanded(served, toolbox)
     else:
         grammar = await compiled(served, spec, "text.format")
-    job = prepare_job(service, served, [prompt], _wanted(body), grammar=grammar, shown=shown_ids(served, toolbox))
+    job = prepare_job(
+        service,
+        served,
+        [prompt.ids],
+        _wanted(body),
+        rendered_sha256=prompt.sha256,
+        grammar=grammar,
+        shown=shown_ids(served, toolbox),
+    )
     answer = ResponseAnswer(job, body, toolbox, spec)
     if body.stream:
         return EventStream(job, answer, NAMED)

@@ -85,6 +85,7 @@ class Promise(Answer):
     seed: int | None
     params: dict[str, Param]
     form_sha256: str | None
+    rendered_prompt_sha256: str | None
     prompt_tokens_sha256: str
     output_tokens_sha256: str
     logprobs_sha256: str

@@ -33,7 +33,7 @@ async def tokenize(request: Request, body: TokenizeRequest) -> Response:
             )
         toolbox = await read_tools(body.tools, None, None, llm.tokenizer.tool_dialect) if body.tools else None
         tools = toolbox.sent if toolbox else ()
-        ids = await encode_conversation(llm, conversation(body.messages), service.config.date, tools=tools)
+        ids = (await encode_conversation(llm, conversation(body.messages), service.config.date, tools=tools)).ids
     else:
         if body.tools is not None:
             raise InputError("is for messages", field="tools", remedy="Leave it out.")

@@ -21,7 +21,13 @@ from samebits.structured import JsonObject, JsonSchema, Regex, StructuredSpec, v
 
 Judge = Callable[[str], str | None]
 # Members of the block ``samebits`` of an answer that are digests.
-BLOCK_DIGESTS: Final = ("form_sha256", "prompt_tokens_sha256", "output_tokens_sha256", "logprobs_sha256")
+BLOCK_DIGESTS: Final = (
+    "form_sha256",
+    "rendered_prompt_sha256",
+    "prompt_tokens_sha256",
+    "output_tokens_sha256",
+    "logprobs_sha256",
+)
 
 
 @dataclass(frozen=True)

@@ -241,6 +241,7 @@ def _model(call: Call, route: Route, outcome: Outcome | None) -> ModelRef:
 
 def _digests(block: Mapping[str, Any]) -> Digests:
     return Digests(
+        rendered_prompt=block.get("rendered_prompt_sha256"),
         prompt_tokens=block.get("prompt_tokens_sha256"),
         output_tokens=block.get("output_tokens_sha256"),
         logprobs=block.get("logprobs_sha256"),

@@ -11,12 +11,14 @@ from samebits.ledger.canonical import canonical, digest
 # In the order in which one follows from the other: what is first is nearest to the cause.
 _STAGES: Final = (
     ("form", "form_sha256"),
+    ("rendered_prompt", "rendered_prompt_sha256"),
     ("prompt_tokens", "prompt_tokens_sha256"),
     ("output_tokens", "output_tokens_sha256"),
     ("logprobs", "logprobs_sha256"),
 )
 _SAID: Final = {
     "form": "the grammar that the answer was held to",
+    "rendered_prompt": "the text of the prompt",
     "prompt_tokens": "the ids of the prompt",
     "output_tokens": "the ids of the output",
     "logprobs": "bits of the log-probabilities, not the text",
@@ -28,7 +30,7 @@ _VOLATILE: Final = frozenset(
 _ANSWERED: Final = ("choices", "output", "text", "output_ids", "content")
 _SHOWN: Final = 30  # characters of a text around the first difference
 
-Stage = Literal["answer", "form", "prompt_tokens", "output_tokens", "logprobs"]
+Stage = Literal["answer", "form", "rendered_prompt", "prompt_tokens", "output_tokens", "logprobs"]
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,12 @@ def first_difference(body: Mapping[str, Any], again: Again) -> Compared | None:
         if before != now:
             place = _place(body, again) if name == "output_tokens" else None
             said = f"{_SAID[name]}: {before} then, {now} now"
-            return Compared(True, name, f"{said}; {place}" if place else said)  # type: ignore[arg-type]
+            return Compared(True, name, f"{said}; {place}" if place else said, tuple(compared))  # type: ignore[arg-type]
     stored = body.get("answer")
     if isinstance(stored, Mapping) and digest(canonical(stored)) == recorded.get("answer"):
         compared.append("answer")
         if place := _place(body, again):
-            return Compared(True, "answer", place)
+            return Compared(True, "answer", place, tuple(compared))
     # An answer that was streamed, or whose text is not stored, is told by the digest of its ids.
     return Compared(False, compared=tuple(compared)) if {"output_tokens", "answer"} & set(compared) else None
 
@@ -134,7 +136,9 @@ def likely_cause(body: Mapping[str, Any], again: Again, compared: Compared) -> s
     changed = _changed_params(body, again)
     if changed:
         return f"other parameters: {changed}"
-    if compared.stage == "prompt_tokens":
+    if compared.stage == "prompt_tokens" and "rendered_prompt" in compared.compared:
+        return "the tokenizer made other ids of the same text: another version of tokenizers or samebits"
+    if compared.stage in ("rendered_prompt", "prompt_tokens"):
         if body["date"] is not None and again.date is not None and body["date"] != again.date:
             return f"the date in the chat template: {body['date']} then, {again.date} now"
         return "the prompt was rendered in another way"

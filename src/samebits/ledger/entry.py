@@ -45,8 +45,8 @@ class Digests:
     """Digests of what an answer was computed from and to, each ``sha256:…``; None where it is not known.
 
     Attributes:
-        rendered_prompt: of the text that the chat template made, in UTF-8.
-        prompt_tokens, output_tokens, logprobs, form: those of the block ``samebits`` (docs/guide/server.md).
+        rendered_prompt, prompt_tokens, output_tokens, logprobs, form: those of the block ``samebits``
+            (docs/guide/server.md).
     """
 
     rendered_prompt: str | None = None
