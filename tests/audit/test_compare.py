@@ -74,6 +74,35 @@ def test_replayed_canaries_never_alarm_at_the_baseline() -> None:
     assert found.different
 
 
+def test_prompts_that_vary_do_not_alarm_by_looking_constant() -> None:
+    """Two runs of a coin flip look constant every other time; at level 0.05, 5 of 100 alarms are expected at most."""
+
+    def flips(seed: int) -> list[Observation]:
+        rng = random.Random(seed)
+        return side({f"p{p}": rng.choices(["yes", "no"], k=2) for p in range(26)})
+
+    found = [quick(flips(2 * s), flips(2 * s + 1), s) for s in range(100)]
+    assert sum(c.mismatches > 0 for c in found) > 50  # negative control: counted alone, these were the alarms
+    assert sum(c.different for c in found) <= 12
+
+
+def test_a_mismatch_beyond_luck_counts_beside_prompts_that_vary() -> None:
+    varying = {f"v{i}": ["a", "b"] * 4 for i in range(9)}
+    few, many = ({"p": ["x"] * n} | varying for n in (2, 8))
+    for first, different in ((few, False), (many, True)):
+        found = quick(side(first), side(first | {"p": ["y"] * len(first["p"])}))
+        assert (found.mismatches, found.beyond_luck, found.different) == (1, different, different)
+
+
+def test_a_prompt_without_a_seed_may_vary_and_says_nothing_about_those_with_one() -> None:
+    fixed, free = (as_condition({"seed": level}) for level in ("fixed", "none"))
+    loose = side({"p": ["a", "b", "c"]}, condition=free)
+    found = quick(
+        [*side({"p": ["a"] * 3}, condition=fixed), *loose], [*side({"p": ["b"] * 3}, condition=fixed), *loose]
+    )
+    assert found.beyond_luck
+
+
 def test_one_run_a_side_is_no_mismatch() -> None:
     found = quick(side({"p": ["a"]}), side({"p": ["b"]}))
     assert (found.answers, found.mismatches, found.mmd) == ("too few runs", 0, None)
@@ -211,3 +240,14 @@ def test_levels_and_sides_out_of_range_are_refused() -> None:
         quick(sampled(1), sampled(2), floor=1.0)
     with pytest.raises(InputError, match="one target a side"):
         quick([*sampled(1), *side({"p": ["a"]}, target="u")], sampled(2))
+
+
+def test_an_outage_is_no_loss_of_accuracy() -> None:
+    first = judged([[True] * 3] * 20)
+    outage = [Observation(target="t", prompt_id=o.prompt_id, run=o.run, error="HTTP 503") for o in first if o.run]
+    found = quick(first, [*(o for o in first if o.run == 0), *outage])
+    assert found.flips is not None
+    assert (found.flips.second_only, found.flips.first_only, found.flips.difference) == (0, 0, 0)
+    assert not found.different
+    # Negative control: wrong answers in place of none.
+    assert quick(first, judged([[True, False, False]] * 20)).flips != found.flips

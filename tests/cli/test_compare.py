@@ -57,7 +57,7 @@ def test_two_dates_of_a_server_that_did_not_change(tmp_path: Path, capsys: pytes
     assert said[: len(said) // 2] == said[len(said) // 2 :]
     assert "No difference of answers seen" in said
     assert "On 4 prompts each side always gave one answer; all match." in said
-    assert "stub in a: fingerprints fp-1." in said
+    assert f"stub in {first}: fingerprints fp-1." in said
 
 
 def test_two_dates_of_a_server_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_two_dates_of_a_server_that_changed(tmp_path: Path, capsys: pytest.Captu
     assert "fingerprints fp-2" in said
     found = json.loads((tmp_path / "c.json").read_text())
     assert found["different"] is True
-    assert found["comparison"]["targets"] == ["stub in a", "stub in b"]
+    assert found["comparison"]["targets"] == [f"stub in {first}", f"stub in {second}"]
 
 
 def test_what_varies_in_the_same_way_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,7 +103,7 @@ def test_settings_that_differ_and_prompts_that_differ(tmp_path: Path, capsys: py
         (["a", "a", "--second", "other"], "second"),
         (["a", "a", "a"], "journals"),
         (["a", "a", "--unit", "words"], "unit"),
-        (["a", "a", "--level", "0"], "level"),
+        (["a", "b", "--level", "0"], "level"),
         (["a", "a", "--json", "no-such-folder/x"], "json"),
     ],
 )
@@ -118,8 +118,62 @@ def test_wrong_input_names_the_field(
     Path("text").write_text("hello\n")
     with stub(steady) as server:
         journal(Path("a"), server)
+        journal(Path("b"), server)
     assert compare(*arguments) == 2
     assert capsys.readouterr().err.startswith(f"samebits: {field}:")
+
+
+def test_one_audit_is_not_compared_with_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server)
+    copy = tmp_path / "copy"
+    copy.write_bytes(first.read_bytes())
+    for arguments in ([first, first], [first, copy], [first, "--first", "stub", "--second", "stub"]):
+        assert compare(*arguments) == 2
+        assert "of one and the same audit" in capsys.readouterr().err
+    assert compare(first, second) == 0
+
+
+def test_journals_of_one_name_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for day in "xy":
+        (tmp_path / day).mkdir()
+    with stub(steady) as server:
+        first, second = (journal(tmp_path / day / "j", server) for day in "xy")
+    assert compare(first, second) == 0
+    assert capsys.readouterr().out.startswith(f"stub in {first} and stub in {second}\n")
+
+
+def test_a_journal_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server)
+    before = second.read_bytes()
+    assert compare(first, second, "--json", second) == 2
+    assert capsys.readouterr().err.startswith("samebits: json: is the file of journal 2, too")
+    assert second.read_bytes() == before
+
+
+def test_a_side_without_any_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def never(incoming: Incoming) -> Answer:
+        return steady(incoming) if incoming.number < 1 else Answer("no more", status=400)
+
+    with stub(steady) as server, stub(never) as dead:
+        first, second = (
+            audited(s, tmp_path / name, prompts=prompts_of(4), runs=2, times=1, orders=1) and tmp_path / name
+            for s, name in ((server, "a"), (dead, "b"))
+        )
+    assert compare(first, second) == 3
+    assert "not one of 8 requests was answered" in capsys.readouterr().err
+
+
+def test_the_first_line_is_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With two runs a side no test of distributions can see what replay shows."""
+    with stub(steady) as server:
+        options = {"prompts": prompts_of(2), "runs": 2, "times": 1, "orders": 1}
+        audited(server, tmp_path / "a", **options)  # type: ignore[arg-type]
+        server.model = moved
+        audited(server, tmp_path / "b", **options)  # type: ignore[arg-type]
+    assert compare(tmp_path / "a", tmp_path / "b") == 1
+    assert capsys.readouterr().out.splitlines()[1].startswith("The answers DIFFER: on 2 prompts each side always gave")
 
 
 def test_one_answer_a_prompt_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -93,3 +93,17 @@ def test_without_the_package_for_plots_nothing_is_measured(
         assert server.requests == []
     assert "pip install 'samebits[report]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--prompts", "--journal", "--key-file"])
+def test_no_file_of_an_audit_is_overwritten(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine").write_text("mine")
+    assert samebits(monkeypatch, "audit", "http://127.0.0.1:9", option, "mine", "--html", "./mine") == 2
+    name = option.removeprefix("--").replace("-", "_")
+    assert capsys.readouterr().err.startswith(f"samebits: html: is the file of {name}, too")
+    assert samebits(monkeypatch, "report", "mine", "--junit", "mine") == 2
+    assert capsys.readouterr().err.startswith("samebits: junit: is the file of result, too")
+    assert Path("mine").read_text() == "mine"

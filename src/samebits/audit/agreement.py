@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, Literal
 
 import numpy as np
@@ -58,17 +59,17 @@ class Agreement:
         return self.compared - self.modal
 
     @property
-    def modal_share(self) -> float | None:
+    def modal_share(self) -> Fraction | None:
         """Share of the compared runs that have the most common answer."""
-        return self.modal / self.compared if self.compared else None
+        return Fraction(self.modal, self.compared) if self.compared else None
 
     @property
-    def repeat_rate(self) -> float | None:
+    def repeat_rate(self) -> Fraction | None:
         """Share of all pairs of runs that are equal; a pair with a failed run is not."""
         return self._share(self.compared + self.failed)
 
     @property
-    def repeat_rate_answered(self) -> float | None:
+    def repeat_rate_answered(self) -> Fraction | None:
         """Share of the pairs of compared runs that are equal."""
         return self._share(self.compared)
 
@@ -77,8 +78,8 @@ class Agreement:
         """Whether there are at least two runs, and each answered, with a value, and the same one (TAR)."""
         return self.failed == 0 and self.without == 0 and self.unique == 1 and self.compared > 1
 
-    def _share(self, runs: int) -> float | None:
-        return self.equal_pairs / math.comb(runs, 2) if runs > 1 else None
+    def _share(self, runs: int) -> Fraction | None:
+        return Fraction(self.equal_pairs, math.comb(runs, 2)) if runs > 1 else None
 
 
 @dataclass(frozen=True)
@@ -207,15 +208,18 @@ def summarise_all(
     return tuple(summarise(observations, view, meaning=meaning, confidence=confidence) for view in VIEWS)
 
 
-def _mean(values: Sequence[float | None], low_if_all_one: float | None, confidence: float) -> Estimate:
-    """Mean of shares over prompts; where all are 1, the interval is what the number of runs excludes."""
-    known = np.array([v for v in values if v is not None], np.float64)
-    if not known.size:
+def _mean(values: Sequence[Fraction | None], low_if_all_one: float | None, confidence: float) -> Estimate:
+    """Mean of shares over prompts; where all are 1, the interval is what the number of runs excludes.
+
+    The mean is exact, and rounded once: in doubles that of 18 prompts with 0.9 each would be below 0.9.
+    """
+    known = [v for v in values if v is not None]
+    if not known:
         return Estimate(None, None, 0, "prompts")
-    interval = mean_interval(known, confidence=confidence)
-    if interval is None and low_if_all_one is not None and np.all(known == 1):
+    interval = mean_interval(np.array(known, np.float64), confidence=confidence)
+    if interval is None and low_if_all_one is not None and all(v == 1 for v in known):
         interval = Interval(low_if_all_one, 1.0, confidence, "rule of three")
-    return Estimate(float(known.mean()), interval, len(known), "prompts")
+    return Estimate(float(sum(known) / len(known)), interval, len(known), "prompts")
 
 
 def _mean_unique(prompts: Sequence[Agreement], confidence: float) -> Estimate:

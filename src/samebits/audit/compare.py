@@ -88,7 +88,8 @@ class Comparison:
         mmd: the model-equality test over all prompts with two runs on both sides; None where there are none.
         answers: its verdict.
         flips: None where no common prompt expects an answer.
-        mismatches: prompts on which each side always gave one answer, but not the same: no statistics needed.
+        mismatches: prompts on which each side always gave one answer, but not the same.
+        beyond_luck: whether these are a difference, see `_beyond_luck`.
         constant: prompts on which each side always gave one answer.
         adjusted: p-values of the tests made, corrected together: ``answers``, ``flips``.
         smallest_shift: the smallest of SHIFTS that the test would have seen with 80 % chance, by simulation; None where
@@ -106,6 +107,7 @@ class Comparison:
     answers: Verdict
     flips: McNemar | None
     mismatches: int
+    beyond_luck: bool
     constant: int
     adjusted: Mapping[str, float]
     smallest_shift: float | None
@@ -115,7 +117,7 @@ class Comparison:
     @property
     def different(self) -> bool:
         """Whether any verdict says so, or a replayed answer does not match."""
-        return "different" in (self.answers, self.flips.verdict if self.flips else None) or self.mismatches > 0
+        return "different" in (self.answers, self.flips.verdict if self.flips else None) or self.beyond_luck
 
 
 def compare(
@@ -180,6 +182,7 @@ def compare(
         answers=_verdict(adjusted["answers"], mmd.shift, level, floor) if mmd else "too few runs",
         flips=counts.decided(adjusted["flips"], level, floor) if counts else None,
         mismatches=sum(x.constant and not x.equal for x in prompts),
+        beyond_luck=_beyond_luck(prompts, level),
         constant=sum(x.constant for x in prompts),
         adjusted=adjusted,
         smallest_shift=smallest_shift(samples, seed=seed, level=level, simulations=power_simulations),
@@ -238,6 +241,24 @@ def _verdict(adjusted: float, effect: float, level: float, floor: float) -> Verd
     return "different" if effect >= floor else "below the floor"
 
 
+def _beyond_luck(prompts: Sequence[PromptShift], level: float) -> bool:
+    """Whether some prompt with one answer on each side, but not the same, is a difference.
+
+    Where no prompt was seen to vary, answers are replayed, and each such prompt is one. Else it may vary, too: with n
+    and m runs it then looks so with a chance of at most 2·max pⁿ(1 − p)ᵐ, which is held against the level by
+    Bonferroni's correction. Prompts with and without a seed are judged apart, as the latter should vary.
+    """
+    tested = [x for x in prompts if x.p is not None]
+    varying = {x.seed for x in tested if not x.constant}
+    for x in tested:
+        if x.constant and not x.equal:
+            n, m = x.runs
+            share = n / (n + m)
+            if x.seed not in varying or 2 * share**n * (1 - share) ** m * len(tested) <= level:
+                return True
+    return False
+
+
 _Key = tuple[str, str | None]
 
 
@@ -256,7 +277,8 @@ def _answers(observations: Sequence[Observation], unit: Unit) -> dict[_Key, list
 
 
 def _paired(first: Sequence[Observation], second: Sequence[Observation]) -> _Counts | None:
-    found = (accuracy(first), accuracy(second))
+    # An outage is no change of the model, so that runs without an answer are left out here as in the other tests.
+    found = [accuracy([o for o in side if not o.failed]) for side in (first, second)]
     if found[0] is None or found[1] is None:
         return None
     right = [{item.prompt_id: item.correct * 2 > item.runs for item in side.items} for side in found if side]

@@ -205,6 +205,8 @@ def _entry(line: str, number: int) -> Observation | Mapping[str, Any]:
                 raise InputError(f"format {entry['journal']!r} is unknown", field="journal", remedy=REMEDY)
             return entry  # type: ignore[no-any-return]
         return from_line(line)
+    except InputError as error:
+        raise InputError(f"line {number} is damaged: {error.message}", field="journal", remedy=REMEDY) from error
     except (ValueError, TypeError) as error:
         raise InputError(f"line {number} is damaged: {error}", field="journal", remedy=REMEDY) from error
 

@@ -111,7 +111,7 @@ def verdict(result: Result) -> list[str]:
     said += _reservations(metrics)
     said += [in_words(view) for view in metrics.views if view.verdict != "not offered"]
     for attribution in result.attributions:
-        said += _causes(attribution)
+        said += [sentence for sentence in _causes(attribution) if sentence not in said]  # views have much in common
     said.append(f"Seed: {result.seeds.forwarding}.")
     for name, exercise in (("chunked prefill", result.chunked), ("seed", result.seeds.exercise)):
         if not exercise.shown and (name != "seed" or result.seeds.unseeded_varies is not None):

@@ -11,7 +11,7 @@ from samebits.audit.compare import Comparison, McNemar
 from samebits.audit.journal import read_head, read_journal
 from samebits.audit.metrics import fingerprints
 from samebits.audit.observation import Observation
-from samebits.errors import InputError
+from samebits.errors import InputError, MeasurementError
 
 # Settings of an experiment that answers follow. The others only say how often, and beside what, was asked.
 MOVING: Final = ("temperature", "top_p", "seed", "max_tokens")
@@ -58,7 +58,9 @@ def read_sides(journals: Sequence[Path], first: str | None, second: str | None) 
         first, second: names of targets; None where a journal leaves no choice.
 
     Raises:
-        InputError: a journal cannot be read, asked other prompts, or leaves a choice of targets.
+        InputError: a journal cannot be read, asked other prompts, or leaves a choice of targets; or both sides are one
+            and the same.
+        MeasurementError: not one request of a side was answered.
     """
     if len(journals) not in (1, 2):
         raise InputError(f"{len(journals)} were named", field="journals", remedy="Name one or two.")
@@ -75,9 +77,17 @@ def read_sides(journals: Sequence[Path], first: str | None, second: str | None) 
         names = [_one_of(found[0], first, "first"), _one_of(found[1], second, "second")]
         same = names[0] == names[1]
         sides = [
-            Side(f"{name} in {path.name}" if same else name, targets[name])
+            Side(f"{name} in {path}" if same else name, targets[name])
             for name, path, targets in zip(names, journals, found, strict=True)
         ]
+    # The head has the moment of its writing, so that a copy of a journal is found out, too.
+    if names[0] == names[1] and heads[0] == heads[-1]:
+        raise InputError(
+            f"both sides are {names[0]!r} of one and the same audit", field="journals", remedy="Name another one."
+        )
+    for side in sides:
+        if side.failed == len(side.observations):
+            raise MeasurementError(f"{side.name}: not one of {side.failed} requests was answered")
     asked = [head.get("experiment") or {} for head in heads]
     differently = {k: (asked[0].get(k), asked[-1].get(k)) for k in MOVING if asked[0].get(k) != asked[-1].get(k)}
     return Sides(sides[0], sides[1], differently)
@@ -120,6 +130,8 @@ def _one_of(targets: Iterable[str], name: str | None, field: str) -> str:
 def verdict(found: Comparison, sides: Sides) -> list[str]:
     """A comparison in sentences, the most important one first."""
     said = [_answers(found), *_replayed(found)]
+    if found.beyond_luck:  # then it decides, whatever the test of distributions sees
+        said.reverse()
     if found.flips is not None:
         said.append(_flips(found.flips))
     for side in (sides.first, sides.second):
@@ -147,14 +159,20 @@ def _answers(found: Comparison) -> str:
         return f"The answers DIFFER: as if {effect}. Alone significant: {_names(moved) or 'no single prompt'}."
     if found.answers == "below the floor":
         return f"The answers differ, but below the floor of {found.floor:.0%}: as if {effect}. That is no alarm."
-    return f"No difference of answers seen: p = {p:.4f}; {seen}."
+    return f"No difference of answers seen by the test of distributions: p = {p:.4f}; {seen}."
 
 
 def _replayed(found: Comparison) -> Iterable[str]:
-    if found.constant:
-        other = [x.prompt_id for x in found.prompts if x.constant and not x.equal]
-        match = f"{len(other)} do NOT match: {_names(other)}" if other else "all match"
-        yield f"On {found.constant} prompts each side always gave one answer; {match}."
+    if not found.constant:
+        return
+    on = f"n {found.constant} prompts each side always gave one answer"
+    other = [x.prompt_id for x in found.prompts if x.constant and not x.equal]
+    if not other:
+        yield f"O{on}; all match."
+    elif found.beyond_luck:
+        yield f"The answers DIFFER: o{on}; {len(other)} do NOT match: {_names(other)}."
+    else:
+        yield f"O{on}; {len(other)} do not match, which may be luck, since others vary: {_names(other)}."
 
 
 def _flips(found: McNemar) -> str:

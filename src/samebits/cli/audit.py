@@ -88,7 +88,8 @@ def audit(
 
     _check_limits(fail_under, timeout)
     outputs = Outputs(json=json_file, html=html, markdown=markdown, junit=junit)
-    outputs.check()
+    asked = None if prompts == "bundled" else prompts
+    outputs.check(target=target, prompts=asked, key_file=key_file, journal=journal)
     if (price_in is None) != (price_out is None):
         raise InputError("is given without the other", field="price_in", remedy="Give --price-in and --price-out.")
     prices = None if price_in is None or price_out is None else Prices(price_in, price_out)

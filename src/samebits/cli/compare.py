@@ -38,7 +38,7 @@ def compare(
     if unit not in units:
         raise InputError(f"{unit!r} is unknown", field="unit", remedy=f"Give {' or '.join(units)}.")
     outputs = Outputs(json=json_file)
-    outputs.check()
+    outputs.check(**{f"journal {number}": name for number, name in enumerate(journals, 1)})
     sides = read_sides([Path(name) for name in journals], first, second)
     found = find(
         sides.first.observations, sides.second.observations, seed=0, unit=units[unit], level=level, floor=floor

@@ -23,14 +23,17 @@ class Outputs:
     markdown: str | None = None
     junit: str | None = None
 
-    def check(self) -> None:
+    def check(self, **inputs: str | None) -> None:
         """Whether all of them can be written: before an audit of hours, not after it.
 
+        Args:
+            inputs: files that are not to be overwritten, by what they are.
+
         Raises:
-            InputError: a folder does not exist, a file cannot be written, two are the same file, or the package that
-                draws plots is missing.
+            InputError: a folder does not exist, a file cannot be written, two are the same file, one is an input, or
+                the package that draws plots is missing.
         """
-        named: dict[Path, str] = {}
+        named = {Path(value).resolve(): name for name, value in inputs.items() if value is not None}
         for field in fields(self):
             value = getattr(self, field.name)
             if value is None:
@@ -83,5 +86,5 @@ def report(
     outputs = Outputs(html=html, markdown=markdown, junit=junit)
     if outputs == Outputs():
         raise InputError("no file was named", field="html", remedy="Give --html, --markdown or --junit.")
-    outputs.check()
+    outputs.check(result=result)
     outputs.write(read_result(Path(result)))

@@ -29,6 +29,10 @@ ALL = frozenset(EXTRAS)
         ({"message": "this model takes no messages as a stream"}, None),
         ({"param": "stream", "message": "?"}, "stream"),
         ({"message": "reseeding failed"}, None),
+        ({"code": "model_not_found", "message": "Project `p` does not have access to model `m`"}, "model"),
+        ({"code": "context_length_exceeded", "message": "Please reduce max_tokens"}, "messages"),
+        ({"code": 400, "type": "exceed_context_size_error", "message": "exceeds the context size"}, "messages"),
+        ({"code": 400, "type": "BadRequestError", "message": "no"}, None),
         ({"param": 3, "message": None}, None),
         ({}, None),
     ],
@@ -40,6 +44,13 @@ def test_the_part_that_is_named(error: dict[str, Any], part: str | None) -> None
 def test_fields_that_were_not_expected_are_named_by_their_place() -> None:
     said = b'{"detail": [{"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs"}]}'
     assert refused_part(error_of(422, said), "m") == "seed"
+
+
+def test_an_error_in_a_list_of_one_is_read() -> None:
+    said = b'[{"error": {"code": 400, "message": "Unknown name \\"return_token_ids\\"", "status": "INVALID_ARGUMENT"}}]'
+    assert error_of(400, said)["status"] == "INVALID_ARGUMENT"
+    assert refused_part(error_of(400, said), "m") == "return_token_ids"
+    assert error_of(400, b"[1, 2]")["message"] == "[1, 2]"
 
 
 @pytest.mark.parametrize("extra", EXTRAS)

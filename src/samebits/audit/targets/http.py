@@ -139,7 +139,8 @@ class HttpTarget:
             reply, error, _ = await self._patiently(probe, contextlib.nullcontext(), first=True)
             if error is None:
                 if reply.error is not None:
-                    raise MeasurementError(f"the target does not answer a first question: {reply.error}")
+                    detail = f" ({reply.detail})" if reply.detail else ""
+                    raise MeasurementError(f"the target does not answer a first question: {reply.error}{detail}")
                 return
             status = error["status"]
             extra = refused_extra(status, error, self._needed(probe), self._model)

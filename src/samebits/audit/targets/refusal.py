@@ -25,6 +25,13 @@ REMEDIES: Final[Mapping[str, str]] = {
     "stream": "Give --streaming off.",
     "model": "Name a model of the target by --model.",
 }
+# What servers call refusals whose words name no part: OpenAI (403 of a model that the key may not use; a prompt that is
+# too long) and llama.cpp.
+_CALLED: Final = {
+    "model_not_found": "model",
+    "context_length_exceeded": "messages",
+    "exceed_context_size_error": "messages",
+}
 CHECK: Final = "Check address and --model."
 OTHERWISE: Final = (
     f"{CHECK} If it is about a parameter: --own-sampling sends no temperature, --streaming off no "
@@ -39,7 +46,8 @@ def refused_part(error: Mapping[str, Any], model: str) -> str | None:
     """The part of a request that a refusal names: one of EXTRAS or of REMEDIES; None where it names none.
 
     Args:
-        error: OpenAI's error object. Its ``param`` counts before its message, and there the part named first.
+        error: OpenAI's error object. Its ``param`` counts before its ``code`` and ``type``, and these before its
+            message; there the part named first.
         model: name of the model, which may hold the name of a part.
     """
     param = error.get("param")
@@ -47,6 +55,9 @@ def refused_part(error: Mapping[str, Any], model: str) -> str | None:
         for step in re.split(r"[.\[\]]", param.lower()):
             if step in _NAMES:
                 return _NAMES[step]
+    for called in (error.get("code"), error.get("type")):
+        if isinstance(called, str) and called in _CALLED:
+            return _CALLED[called]
     said = str(error.get("message")).lower()
     if model:
         said = re.sub(rf"(?<!\w){re.escape(model.lower())}(?!\w)", "", said)

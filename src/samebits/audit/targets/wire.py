@@ -90,6 +90,8 @@ def error_of(status: int, data: bytes) -> dict[str, Any]:
         body = read_json(data)
     except MalformedError:
         body = None
+    if isinstance(body, list) and len(body) == 1:  # Gemini's OpenAI route
+        body = body[0]
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, dict):
         return error
