@@ -152,6 +152,20 @@ def test_a_journal_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixt
     assert second.read_bytes() == before
 
 
+def test_a_journal_that_was_cut_short_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server)
+    second.write_bytes(second.read_bytes()[:-20])
+    assert compare(first, second) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("samebits: journal: line ")
+    assert f" of {second} is damaged: not JSON" in said
+    assert ".." not in said
+    second.write_bytes(second.read_bytes()[:40])
+    assert compare(first, second) == 2
+    assert capsys.readouterr().err.startswith(f"samebits: journal: line 1 of {second} is damaged")
+
+
 def test_a_side_without_any_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def never(incoming: Incoming) -> Answer:
         return steady(incoming) if incoming.number < 1 else Answer("no more", status=400)

@@ -175,7 +175,7 @@ def read_head(path: Path) -> Mapping[str, Any]:
             line = file.readline()
     except OSError as error:
         raise InputError(f"cannot be read: {error}", field="journal", remedy="Name a journal.") from error
-    entry = _entry(line, 1) if line.startswith(BEGIN.decode()) else None
+    entry = _entry(line, 1, path) if line.startswith(BEGIN.decode()) else None
     if entry is None or isinstance(entry, Observation):
         raise InputError(f"{path} is no journal of samebits audit", field="journal", remedy="Name a journal.")
     return entry
@@ -190,14 +190,15 @@ def read_journal(path: Path) -> Iterator[Observation]:
     try:
         with path.open(encoding="ascii") as file:
             for number, line in enumerate(file, 1):
-                entry = _entry(line, number)
+                entry = _entry(line, number, path)
                 if isinstance(entry, Observation):
                     yield entry
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot be read: {error}", field="journal", remedy="Name a journal.") from error
 
 
-def _entry(line: str, number: int) -> Observation | Mapping[str, Any]:
+def _entry(line: str, number: int, path: Path | None = None) -> Observation | Mapping[str, Any]:
+    """What a line holds; `path` is named in errors where several journals may be read."""
     try:
         if line.startswith(('{"journal"', '{"opened"', '{"sent"')):
             entry = json.loads(line)
@@ -205,10 +206,10 @@ def _entry(line: str, number: int) -> Observation | Mapping[str, Any]:
                 raise InputError(f"format {entry['journal']!r} is unknown", field="journal", remedy=REMEDY)
             return entry  # type: ignore[no-any-return]
         return from_line(line)
-    except InputError as error:
-        raise InputError(f"line {number} is damaged: {error.message}", field="journal", remedy=REMEDY) from error
     except (ValueError, TypeError) as error:
-        raise InputError(f"line {number} is damaged: {error}", field="journal", remedy=REMEDY) from error
+        why = error.message if isinstance(error, InputError) else error
+        where = f"line {number}" if path is None else f"line {number} of {path}"
+        raise InputError(f"{where} is damaged: {why}", field="journal", remedy=REMEDY) from error
 
 
 def _read_past(file: int) -> Past:

@@ -21,17 +21,19 @@ REMEDIES: Final[Mapping[str, str]] = {
     "top_p": "Leave out --top-p, or give another one.",
     "max_tokens": _TOKENS,
     NEWER_LIMIT: _TOKENS,
-    "messages": "Give other --prompts: the target does not take these roles or this length.",
+    "messages": "Give other --prompts: the target does not take these roles, this content or this length.",
     "stream": "Give --streaming off.",
     "model": "Name a model of the target by --model.",
 }
 # What servers call refusals whose words name no part: OpenAI (403 of a model that the key may not use; a prompt that is
-# too long) and llama.cpp.
+# too long), Azure's filter, and llama.cpp.
 _CALLED: Final = {
     "model_not_found": "model",
     "context_length_exceeded": "messages",
+    "content_filter": "messages",
     "exceed_context_size_error": "messages",
 }
+_TOO_LONG: Final = "maximum context length"  # in messages of OpenAI, vLLM and SGLang
 CHECK: Final = "Check address and --model."
 OTHERWISE: Final = (
     f"{CHECK} If it is about a parameter: --own-sampling sends no temperature, --streaming off no "
@@ -39,7 +41,10 @@ OTHERWISE: Final = (
 )
 # These are ordinary words in messages; only the field `param` names a part by them.
 _WORDS: Final = frozenset({"messages", "stream", "model"})
-_NAMES: Final = {name: name for name in (*EXTRAS, *REMEDIES)} | {"json_schema": "response_format"}
+_NAMES: Final = {name: name for name in (*EXTRAS, *REMEDIES)} | {
+    "json_schema": "response_format",
+    "input_tokens": "messages",
+}
 
 
 def refused_part(error: Mapping[str, Any], model: str) -> str | None:
@@ -62,7 +67,8 @@ def refused_part(error: Mapping[str, Any], model: str) -> str | None:
     if model:
         said = re.sub(rf"(?<!\w){re.escape(model.lower())}(?!\w)", "", said)
     words = re.findall(r"\w+", said)
-    return next((_NAMES[word] for word in words if word in _NAMES and word not in _WORDS), None)
+    named = next((_NAMES[word] for word in words if word in _NAMES and word not in _WORDS), None)
+    return "messages" if named is None and _TOO_LONG in said else named
 
 
 def refused_extra(status: int, error: Mapping[str, Any], extras: frozenset[str], model: str) -> str | None:
