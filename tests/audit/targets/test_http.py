@@ -1,4 +1,4 @@
-"""Where the key goes, and where it does not."""
+"""Where the key goes, and where it does not; what is said when a first question breaks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from samebits.audit.targets import Ask, HttpSpec, Reply
 from samebits.audit.targets.http import HttpTarget
-from samebits.errors import InputError
+from samebits.errors import InputError, MeasurementError
 
 from stub_server import Answer, Incoming, stub  # isort: skip
 
@@ -95,3 +95,11 @@ def test_passwords_of_netrc_are_not_sent(tmp_path: Path, monkeypatch: pytest.Mon
         [reply] = replies(server.url, 1, key_header="api-key")
     assert reply.text == "yes"
     assert all("authorization" not in request.headers for request in server.requests)
+
+
+def test_what_broke_a_first_question_is_said() -> None:
+    with (
+        stub(lambda incoming: Answer("yes yes", drop="within")) as server,
+        pytest.raises(MeasurementError, match=r"first question: the connection broke within the answer \(.+\)$"),
+    ):
+        replies(server.url, 1)
