@@ -52,8 +52,8 @@ def _common(value: Any) -> Any:
     that are integers.
 
     Raises:
-        _UncommonError: a name is not ASCII, which orjson would sort as UTF-8; a float is from 0.000001 to 0.00001, where
-            the two do not agree on the exponent; or the other one is to say what is wrong.
+        _UncommonError: a name is not ASCII, which orjson would sort as UTF-8; a float is from 0.000001 to 0.00001,
+            where the two do not agree on the exponent; or the other one is to say what is wrong.
     """
     kind = type(value)
     if kind is str or kind is int or kind is bool or value is None:
