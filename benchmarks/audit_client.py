@@ -15,6 +15,7 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import httptools
 import psutil
@@ -45,7 +46,7 @@ MODELS = json.dumps({"object": "list", "data": [{"id": "stub", "object": "model"
 
 class _Stub(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
+        self._transport: Any = transport
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
 
@@ -58,7 +59,7 @@ class _Stub(asyncio.Protocol):
     def on_message_complete(self) -> None:
         body = MODELS if self._url.endswith(b"/models") else BODY
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self._transport.write(head + body)  # type: ignore[attr-defined]
+        self._transport.write(head + body)
 
 
 def _serve(port: Connection) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from samebits.audit.journal import Journal
@@ -83,7 +84,7 @@ async def carry_out(
                 target,
                 journal,
                 resend=resend,
-                advance=lambda count, name=spec.name: advance(name, count),  # type: ignore[misc]
+                advance=partial(advance, spec.name),
             )
             await runner.run()
             results.append(Measured(spec.name, known[spec.name], target.notes, runner.progress))

@@ -201,10 +201,10 @@ def _entry(line: str, number: int, path: Path | None = None) -> Observation | Ma
     """What a line holds; `path` is named in errors where several journals may be read."""
     try:
         if line.startswith(('{"journal"', '{"opened"', '{"sent"')):
-            entry = json.loads(line)
+            entry: dict[str, Any] = json.loads(line)
             if "journal" in entry and (number != 1 or entry["journal"] != FORMAT):
                 raise InputError(f"format {entry['journal']!r} is unknown", field="journal", remedy=REMEDY)
-            return entry  # type: ignore[no-any-return]
+            return entry
         return from_line(line)
     except (ValueError, TypeError) as error:
         why = error.message if isinstance(error, InputError) else error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from statistics import median
 from typing import Final, Literal
@@ -107,10 +108,14 @@ def _met(runs: Sequence[Observation], met: Callable[[Observation], bool]) -> tup
     return bool(runs) and count >= SHARE * len(runs), f"{count} of {len(runs)} runs"
 
 
+def _had_in_flight(level: int, run: Observation) -> bool:
+    return (run.evidence.in_flight or 0) >= level
+
+
 def _concurrency(levels: _Levels) -> Exercise:
     said, missed, reached = [], [], False
     for level in sorted(int(x) for x in levels if x.isdecimal() and int(x) > 1):
-        met, count = _met(levels[str(level)], lambda o, level=level: (o.evidence.in_flight or 0) >= level)  # type: ignore[misc]
+        met, count = _met(levels[str(level)], partial(_had_in_flight, level))
         reached |= met
         missed += [] if met else [str(level)]
         said.append(f"{level} in flight: {count}" + ("" if met else " (not reached)"))

@@ -218,7 +218,8 @@ def seen_under(levels: Mapping[str, str]) -> Seen:
 def _draws(key: str) -> tuple[float, float, float]:
     """Three numbers in [0, 1) that depend on the key alone."""
     digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=24).digest()
-    return tuple(int.from_bytes(digest[i : i + 6], "little") / 2**48 for i in (0, 8, 16))  # type: ignore[return-value]
+    first, second, third = (int.from_bytes(digest[i : i + 6], "little") / 2**48 for i in (0, 8, 16))
+    return first, second, third
 
 
 @lru_cache(maxsize=4096)

@@ -6,11 +6,10 @@ A baseline is a state, and not evidence: that something moved is a record of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
-from samebits.ledger.database import reading, writing
+from samebits.ledger.database import insert_into, reading, writing
 from samebits.ledger.store import Ledger
 from samebits.ledger.tables import baselines
 
@@ -56,14 +55,5 @@ def keep_baseline(ledger: Ledger, baseline: Baseline) -> None:
     key = {"route": baseline.route, "address": baseline.address, "asked": baseline.asked}
     state = {"model": baseline.model, "fingerprint": baseline.fingerprint, "time_ns": ledger.clock()}
     with writing(ledger.engine) as connection:
-        connection.execute(_upsert(connection, key, state))
-
-
-def _upsert(connection: sa.Connection, key: dict[str, Any], state: dict[str, Any]) -> sa.Insert:
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement: sa.Insert = (
-        dialect.insert(baselines).values(**key, **state).on_conflict_do_update(index_elements=list(key), set_=state)
-    )
-    return statement
+        new = insert_into(connection, baselines).values(**key, **state)
+        connection.execute(new.on_conflict_do_update(index_elements=list(key), set_=state))

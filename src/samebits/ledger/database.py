@@ -9,13 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 
 from samebits.errors import InputError, LedgerError
 from samebits.ledger.tables import READABLE, REVISION
+
+if TYPE_CHECKING:
+    from sqlalchemy.dialects import postgresql, sqlite
 
 BUSY_S: Final = 60.0  # wait for another process that writes
 LOCK: Final = 0x73616D6562697473  # "samebits", the PostgreSQL lock under which migrations run
@@ -156,6 +159,13 @@ def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         with connection.begin():
             yield connection
+
+
+def insert_into(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
+    """An insertion that can say what to do where the row is there: SQL has no common way to."""
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from samebits.ledger.anchors import Anchors
 from samebits.ledger.body import Sealed, seal
 from samebits.ledger.canonical import EXACT
 from samebits.ledger.chain import Head, link, typed
-from samebits.ledger.database import connect, reading, writing
+from samebits.ledger.database import connect, insert_into, reading, writing
 from samebits.ledger.entry import Entry, Record
 from samebits.ledger.privacy import Privacy
 from samebits.ledger.tables import heads, records
@@ -231,19 +231,11 @@ def lock_head(connection: sa.Connection, tenant: str) -> Head:
     found = connection.execute(chosen).one_or_none()
     if found is None:
         start = {"tenant": tenant, "seq": 0, "hash": Head().hash}
-        connection.execute(_insert_once(connection, start))
+        connection.execute(insert_into(connection, heads).values(start).on_conflict_do_nothing())
         found = connection.execute(chosen).one()
     if type(found.seq) is not int or not 0 <= found.seq < EXACT or type(found.hash) is not str:
         raise LedgerError(f"the head of the chain of {tenant!r} is damaged; see samebits ledger fsck")
     return Head(found.seq, found.hash)
-
-
-def _insert_once(connection: sa.Connection, values: dict[str, Any]) -> sa.Insert:
-    from sqlalchemy.dialects import postgresql, sqlite
-
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    statement: sa.Insert = dialect.insert(heads).values(values).on_conflict_do_nothing()
-    return statement
 
 
 def read_heads(connection: sa.Connection) -> dict[str, Head]:

@@ -100,13 +100,13 @@ class _Validators:
         self._known: OrderedDict[str, tuple[jsonschema_rs.Validator, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, schema: str) -> jsonschema_rs.Validator:
+    def get(self, schema: str, field: str = "json_schema") -> jsonschema_rs.Validator:
         with self._lock:
             if schema in self._known:
                 self._known.move_to_end(schema)
                 return self._known[schema][0]
         patterns = pattern_sizes(JsonSchema(schema))
-        check_pattern_sizes(patterns, "json_schema")
+        check_pattern_sizes(patterns, field)
         made, size = _validator(schema), len(schema) + patterns
         with self._lock:
             if schema not in self._known:
@@ -137,10 +137,12 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
 
 
 def _pattern_validator(pattern: str) -> jsonschema_rs.Validator:
-    check_pattern_sizes(pattern_size(pattern), "regex")
     try:
-        return _VALIDATORS.get(json.dumps({"pattern": f"^(?:{pattern})$"}))
-    except InputError:  # of the schema around it, which nobody has seen
+        return _VALIDATORS.get(json.dumps({"pattern": f"^(?:{pattern})$"}), field="regex")
+    except InputError as error:
+        if error.field == "regex":
+            raise
+        # Of the schema around it, which nobody has seen.
         raise InputError(
             f"{pattern!r:.100} is no pattern", field="regex", remedy="Write it as ECMA 262 says: close each bracket."
         ) from None

@@ -186,8 +186,8 @@ def read_result(path: Path) -> dict[str, Any]:
         InputError: the file cannot be read, or holds none.
     """
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"cannot be read: {error}", field="result", remedy=REMEDY) from error
     parse_document(value)
-    return value  # type: ignore[no-any-return]
+    return value
