@@ -74,7 +74,7 @@ def test_preemption_in_the_middle_of_a_prompt() -> None:
 
 def test_the_first_event_carries_them() -> None:
     engine = make_engine(chunk=9)
-    engine.add(Request(LONG.prompt_token_ids, SamplingParams(max_tokens=3, n=2, temperature=1.0, prompt_logprobs=1)))
+    engine.add(Request(LONG.prompt_token_ids, SamplingParams(max_tokens=3, n=2, ignore_eos=True, prompt_logprobs=1)))
     seen: dict[int, list[bool]] = {}
     while engine.busy:
         for event in engine.step():
