@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.audit.divergence import common_prefix, count_divergence, divergence
@@ -23,7 +23,6 @@ def by_pairs(texts: list[str]) -> tuple[int, Counter[int]]:
     return equal, places
 
 
-@settings(deadline=None)
 @given(st.lists(st.text("ab", max_size=6), max_size=12))
 def test_all_pairs_as_by_the_double_loop(texts: list[str]) -> None:
     found = count_divergence("characters", Counter(texts))

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.audit.divergence import common_prefix, divergence
@@ -39,7 +39,6 @@ def shown(observations: list[Observation]) -> Exhibits:
 ANSWERS = st.lists(st.none() | st.lists(st.sampled_from(TOKENS), max_size=4).map(tuple), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_no_two_answers_part_earlier(answers: list[tuple[str, ...] | None]) -> None:
     runs = [run(i, tokens) for i, tokens in enumerate(answers)]
@@ -59,7 +58,6 @@ def test_no_two_answers_part_earlier(answers: list[tuple[str, ...] | None]) -> N
     assert (one.token is None) == (not one.rest)
 
 
-@settings(deadline=None)
 @given(ANSWERS)
 def test_equal_classes_are_equal_texts(answers: list[tuple[str, ...] | None]) -> None:
     runs = [run(i, tokens) for i, tokens in enumerate(answers)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binomtest
@@ -51,7 +51,6 @@ def test_five_runs_are_sure_of_nothing() -> None:
     assert smallest_rate_seen(6) is not None
 
 
-@settings(deadline=None)
 @given(st.floats(0.001, 0.5), st.floats(0.5, 0.999))
 def test_the_runs_needed_suffice_and_one_less_does_not(rate: float, power: float) -> None:
     runs = runs_needed(rate, power)
@@ -59,7 +58,6 @@ def test_the_runs_needed_suffice_and_one_less_does_not(rate: float, power: float
     assert runs == 2 or chance_unseen(rate, runs - 1) > 1 - power
 
 
-@settings(deadline=None)
 @given(st.integers(6, 5000), st.floats(0.5, 0.95))
 def test_the_smallest_rate_is_seen_and_a_smaller_one_is_not(runs: int, power: float) -> None:
     rate = smallest_rate_seen(runs, power)
@@ -68,7 +66,6 @@ def test_the_smallest_rate_is_seen_and_a_smaller_one_is_not(runs: int, power: fl
     assert chance_unseen(rate * 0.9, runs) > 1 - power
 
 
-@settings(deadline=None)
 @given(st.integers(2, 10_000).flatmap(lambda n: st.tuples(st.integers(1, n - 1), st.just(n))), st.floats(0.5, 0.999))
 def test_wilson_interval_as_scipy_has_it(counts: tuple[int, int], confidence: float) -> None:
     found = rate_interval(*counts, confidence)
@@ -145,7 +142,6 @@ def test_a_mean_over_prompts_without_spread_shows_none() -> None:
     assert mean_interval(np.array([0.5])) is None
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=40), st.floats(0.5, 0.999), st.floats(-5, 5), st.floats(0.1, 90))
 def test_it_stays_where_values_can_be(values: list[float], confidence: float, low: float, width: float) -> None:
     shares = np.array(values)

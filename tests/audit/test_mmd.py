@@ -8,7 +8,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.audit.mmd import TwoSamples, hamming_kernel, mmd_test, power, two_samples
@@ -38,7 +38,6 @@ def by_double_loop(first: list[str], second: list[str]) -> float:
     return float(sum(within) - 2 * np.mean([k(a, b) for a in first for b in second]))
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=2, max_size=6),
     st.lists(st.text("ab", min_size=1, max_size=4), min_size=2, max_size=6),

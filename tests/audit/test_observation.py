@@ -7,7 +7,7 @@ import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.audit.observation import (
@@ -47,7 +47,6 @@ def bits(values: tuple[float, ...]) -> bytes:
     return struct.pack(f"<{len(values)}d", *values)
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(), st.floats(allow_nan=False), st.text(st.characters(exclude_categories=[])))),
     st.text(st.characters(exclude_categories=[])),

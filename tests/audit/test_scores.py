@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.audit.observation import Observation
@@ -58,7 +58,6 @@ def as_scores(weights: list[float], names: str = "abcdefgh") -> tuple[tuple[str,
     return tuple((n, math.log(w / total)) for n, w in zip(names, weights, strict=False))
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0.01, 1), min_size=3, max_size=8), st.lists(st.floats(0.01, 1), min_size=8, max_size=8))
 def test_kl_of_the_best_tokens_is_a_lower_bound(one: list[float], two: list[float]) -> None:
     p, q = as_scores(one), as_scores(two[: len(one)])

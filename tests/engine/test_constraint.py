@@ -168,7 +168,7 @@ def sequence(output: list[int], rule: Rule | None, **values: Any) -> Sequence:
     return Sequence(0, 0, 0, params, params.seed or 0, tokens, 2, 99, any_stream, StopMatcher(()), constraint=rule)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(PARAMS, st.integers(1, 9), st.integers(0, 10_000))
 def test_excluded_after_bias_and_before_temperature(values: dict[str, Any], step: int, seed: int) -> None:
     row = np.random.default_rng(seed).normal(0, 4, VOCAB).astype(np.float32)

@@ -23,7 +23,7 @@ def check(kind: type[History], prompt: list[int], pieces: list[list[int]]) -> No
         assert history.counts == Counter(tokens[len(prompt) :])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(IDS, st.lists(IDS, max_size=6))
 def test_any_growth(prompt: list[int], pieces: list[list[int]]) -> None:
     check(History, prompt, pieces)

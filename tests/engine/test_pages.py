@@ -76,7 +76,7 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 def run(kind: type[PoolMachine], **options: Any) -> None:
-    options = {"max_examples": 150, "stateful_step_count": 40, "deadline": None} | options
+    options = {"max_examples": 150, "stateful_step_count": 40} | options
     run_state_machine_as_test(kind, settings=settings(**options))
 
 

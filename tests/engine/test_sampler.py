@@ -60,7 +60,7 @@ PARAMS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(PARAMS, st.lists(IDS, min_size=1, max_size=20), st.lists(IDS, max_size=20), st.integers(0, 127), IDS)
 def test_as_the_reference(values: dict[str, Any], prompt: list[int], output: list[int], index: int, seed: int) -> None:
     row = np.random.default_rng(seed).normal(0, 4, VOCAB).astype(np.float32)

@@ -94,13 +94,13 @@ def check(case: Case, plan: Plan) -> None:
         assert all(v.key in rows for v in case.running if v.total - v.computed == 1)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(cases())
 def test_no_plan_breaks_a_rule(case: Case) -> None:
     check(case, plan_step(case.running, case.waiting, case.available, case.limits))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(cases())
 def test_a_plan_is_a_function_of_its_arguments(case: Case) -> None:
     plans = {plan_step(case.running, case.waiting, case.available, case.limits) for _ in range(2)}
@@ -146,7 +146,6 @@ def keeps_rows_of_the_preempted(running: list[View], waiting: list[View], availa
 def test_control_a_faulty_plan_is_seen(planner: Planner) -> None:
     @settings(
         max_examples=1500,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

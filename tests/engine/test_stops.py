@@ -52,7 +52,7 @@ def cuts(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     return cut(), cut()
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(PIECES, STOPS)
 def test_any_cut_shows_the_text_before_the_first_stop(pieces: list[str], stops: list[str]) -> None:
     check(StopMatcher, pieces, stops)
@@ -63,7 +63,7 @@ def check_cuts(kind: type[StopMatcher], pieces: tuple[list[str], list[str]], sto
     assert ("".join(one), first) == ("".join(other), second)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(cuts(), STOPS)
 def test_no_cut_changes_the_text_or_the_stop(pieces: tuple[list[str], list[str]], stops: list[str]) -> None:
     check_cuts(StopMatcher, pieces, stops)
@@ -97,7 +97,7 @@ class PrefersTheLongest(StopMatcher):
 
 @pytest.mark.parametrize("kind", [HoldsNothing, TakesTheFirstComplete, PrefersTheLongest])
 def test_control_a_faulty_matcher_is_seen(kind: type[StopMatcher]) -> None:
-    @settings(max_examples=1500, deadline=None, database=None, derandomize=True, report_multiple_bugs=False)
+    @settings(max_examples=1500, database=None, derandomize=True, report_multiple_bugs=False)
     @given(PIECES, STOPS)
     def run(pieces: list[str], stops: list[str]) -> None:
         check(kind, pieces, stops)
@@ -107,7 +107,7 @@ def test_control_a_faulty_matcher_is_seen(kind: type[StopMatcher]) -> None:
 
 
 def test_control_a_stop_that_hangs_on_the_cut_is_seen() -> None:
-    @settings(max_examples=1500, deadline=None, database=None, derandomize=True, report_multiple_bugs=False)
+    @settings(max_examples=1500, database=None, derandomize=True, report_multiple_bugs=False)
     @given(cuts(), STOPS)
     def run(pieces: tuple[list[str], list[str]], stops: list[str]) -> None:
         check_cuts(PrefersTheLongest, pieces, stops)

@@ -54,7 +54,7 @@ def joined(chunks: list[dict[str, Any]]) -> dict[str, Any]:
     return joiner.whole()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(messages, min_size=1, max_size=3), st.none() | entries, usages)
 def test_a_chat_in_chunks_is_the_same_chat(parts: list[Any], logprobs: Any, usage: Any) -> None:
     whole = whole_of(CHAT, parts, logprobs, usage)
@@ -66,7 +66,7 @@ def test_a_chat_in_chunks_is_the_same_chat(parts: list[Any], logprobs: Any, usag
     assert stripped == plain
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(texts, min_size=1, max_size=3), st.none() | entries, usages)
 def test_a_completion_in_chunks_is_the_same_completion(parts: list[str], logprobs: Any, usage: Any) -> None:
     whole = whole_of(COMPLETIONS, parts, logprobs, usage)
@@ -117,7 +117,7 @@ def events_of(data: bytes, sizes: list[int]) -> list[Any]:
     return asyncio.run(collected())
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.dictionaries(texts, texts, max_size=2), max_size=4), st.lists(st.integers(0, 9), max_size=30))
 def test_events_do_not_depend_on_how_bytes_are_cut(values: list[Any], sizes: list[int]) -> None:
     data = b": comment\n\n" + b"".join(map(plain_event, values)) + DONE

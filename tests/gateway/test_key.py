@@ -167,14 +167,14 @@ def meaning(value: Any) -> Any:
     return ("number", value)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(values, values)
 def test_keys_are_equal_exactly_where_meanings_are(one: Any, other: Any) -> None:
     same = meaning(one) == meaning(other)
     assert (key({"x": one}) == key({"x": other})) is same
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(values, st.randoms(use_true_random=False), st.data())
 def test_one_change_anywhere_changes_the_key(value: Any, rng: random.Random, data: st.DataObject) -> None:
     body = {"messages": [{"role": "user", "content": "Hi"}], "x": value}

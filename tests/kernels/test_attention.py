@@ -342,7 +342,7 @@ def test_exp_shows_its_bits(kernels: ModuleType, same_on_every_path: Callable[..
     profile=st.sampled_from(PROFILES),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_small_shape(
     length: int,
     dim: int,

@@ -49,7 +49,7 @@ def test_extreme_values(
 
 
 @given(rows=st.integers(1, 5), width=st.integers(1, 80), seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_small_shape(
     rows: int, width: int, seed: int, kernels: ModuleType, same_on_every_path: Callable[..., None]
 ) -> None:

@@ -153,7 +153,7 @@ def test_top_p_is_compared_exactly(kernels: ModuleType, contexts: list[Any]) -> 
     token=st.integers(0, 2**31 - 1),
     choice=st.integers(0, 127),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_parameters(
     vocab: int,
     temperature: float,

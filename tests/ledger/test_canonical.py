@@ -7,21 +7,18 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.errors import InputError
 from samebits.ledger.canonical import EXACT, FORMAT, canonical, digest, header, joined
 from samebits.numerics.digests import canonical_json
 
-# A busy machine is no fault of the code.
-ANY_SPEED: Any = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=4) | st.dictionaries(TEXT, v, max_size=4), max_leaves=20)
 
 
-@settings(**ANY_SPEED)
 @given(VALUES)
 def test_two_implementations_agree(value: Any) -> None:
     assert canonical(value) == canonical_json(value)
@@ -35,7 +32,6 @@ NUMBERS = (
 )
 
 
-@settings(**ANY_SPEED)
 @given(st.dictionaries(NAMES, NUMBERS | st.lists(NUMBERS | TEXT), max_size=4))
 def test_the_fast_way_writes_the_same_bytes(value: Any) -> None:
     assert canonical(value) == canonical_json(value)
@@ -47,7 +43,6 @@ def test_negative_control_the_fast_way_alone_would_not() -> None:
         assert canonical(value) == canonical_json(value)
 
 
-@settings(**ANY_SPEED)
 @given(VALUES)
 def test_it_is_a_fixed_point(value: Any) -> None:
     once = canonical(value)
@@ -60,13 +55,11 @@ def test_large_integers_are_strings() -> None:
     )
 
 
-@settings(**ANY_SPEED)
 @given(st.dictionaries(st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1), VALUES, max_size=5))
 def test_members_that_are_joined_are_canonical(members: dict[str, Any]) -> None:
     assert joined({name: canonical(value) for name, value in members.items()}) == canonical(members)
 
 
-@settings(**ANY_SPEED)
 @given(TEXT, st.integers(1, EXACT), st.integers(0, 2**63 - 1))
 def test_the_header_is_canonical(tenant: str, seq: int, time_ns: int) -> None:
     zero = digest(b"")

@@ -6,14 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from tests.ledger.test_canonical import ANY_SPEED, VALUES
+from hypothesis import given
+from tests.ledger.test_canonical import VALUES
 
 from samebits.ledger.canonical import canonical
 from samebits.ledger.form import lost, restored
 
 
-@settings(**ANY_SPEED)
 @given(VALUES)
 def test_a_value_comes_back_as_it_was_written(value: Any) -> None:
     form = json.loads(canonical(lost(value)))

@@ -157,7 +157,7 @@ def test_there_is_one_way_to_write_a_line(line: bytes, rewritten: Any) -> None:
         from_line(other)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_byte_of_a_line_can_be_changed(line: bytes, data: st.DataObject, tmp_path: Path) -> None:
     place = data.draw(st.integers(0, len(line) - 2))
@@ -307,7 +307,7 @@ def test_negative_control_files_that_are_whole(files: Files, tmp_path: Path) -> 
     assert check_cut(tmp_path, files, files.whole, None) == COUNT
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(of_log=st.booleans(), share=st.floats(0, 1, exclude_max=True))
 def test_a_file_that_is_cut_at_any_byte_is_found_or_refused(
     files: Files, tmp_path: Path, of_log: bool, share: float

@@ -7,10 +7,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.ledger.conftest import make_entry
-from tests.ledger.test_canonical import ANY_SPEED
 
 from samebits.errors import InputError
 from samebits.ledger import Ledger
@@ -80,7 +79,6 @@ def test_a_reason_is_needed(sqlite_url: str) -> None:
         prune(ledger, before_ns=2**62, reason=" ")
 
 
-@settings(**ANY_SPEED)
 @given(
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 6))),
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 6))),

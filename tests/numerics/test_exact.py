@@ -104,14 +104,14 @@ PATTERN = st.integers(0, 2**32 - 1)
 
 
 @given(PATTERN, PATTERN, PATTERN)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_fma_any_patterns(a: int, b: int, c: int) -> None:
     x, y, z = from_bits([a]), from_bits([b]), from_bits([c])
     assert_bitwise_equal(fma32(x, y, z), expected_fma(x, y, z))
 
 
 @given(st.integers(2**23, 2**24 - 1), st.integers(2**23, 2**24 - 1), st.integers(-60, 60), PATTERN)
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_fma_addend_near_any_bit_of_the_product(a: int, b: int, shift: int, c: int) -> None:
     x, y = np.float32([a]), np.float32([b])
     z = np.ldexp(np.float32([1 + (c & 0x7FFFFF) / 2**23]), 46 + shift) * np.float32(-1 if c >> 31 else 1)

@@ -131,7 +131,7 @@ def twice(text: str) -> bool:
 COUNTS = {"accepted": 0, "refused": 0, "ended": 0, "twice": 0}
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(SCHEMAS, st.integers(0, 2**32))
 def check_random_schemas(schema: Any, seed: int) -> None:
     try:

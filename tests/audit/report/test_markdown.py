@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from documents import HOSTILE, TEXTS, document, hostile_text
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -15,7 +15,6 @@ from samebits.audit.report.words import visible
 READER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_text_is_read_as_it_was(text: str) -> None:
     [paragraph] = [t for t in READER.parse(f"x {markdown(text)} x") if t.type == "inline"]
@@ -24,7 +23,6 @@ def test_a_text_is_read_as_it_was(text: str) -> None:
     assert "".join(child.content for child in paragraph.children or ()) == f"x {line} x"
 
 
-@settings(deadline=None)
 @given(st.text())
 def test_a_block_of_code_holds_the_text(text: str) -> None:
     [block, after] = [t for t in READER.parse(f"{fenced(text)}\n\nafter") if t.type in ("fence", "inline")]

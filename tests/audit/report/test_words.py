@@ -7,7 +7,7 @@ import unicodedata
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from samebits.audit.report.words import moment, quoted, share, told, visible
@@ -15,7 +15,6 @@ from samebits.audit.report.words import moment, quoted, share, told, visible
 ANYTHING = st.text(st.characters(codec=None, categories=None))  # lone surrogates and controls, too
 
 
-@settings(deadline=None)
 @given(ANYTHING)
 @example("\x00\x1b\ud800\ufffe\u202e\u200b\r")
 def test_any_text_can_be_written_and_holds_nothing_unseen(text: str) -> None:
@@ -28,13 +27,11 @@ def test_any_text_can_be_written_and_holds_nothing_unseen(text: str) -> None:
     assert unseen <= {"\n", "\t", "\u200d"}
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs"])))
 def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
     assert visible(text) == text
 
 
-@settings(deadline=None)
 @given(ANYTHING, ANYTHING)
 def test_a_token_is_on_one_line(text: str, other: str) -> None:
     assert "\n" not in quoted(text)

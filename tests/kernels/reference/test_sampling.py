@@ -70,7 +70,7 @@ def test_a_draw_is_the_exact_inverse_of_the_distribution() -> None:
     st.floats(1e-9, 1),
     st.floats(0, 1),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_filters_as_fractions(values: list[int], k: int, p: float, m: float) -> None:
     logits = np.array(values, np.float32) / np.float32(2)
     w = weights(logits, 1.0)
