@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -17,6 +18,7 @@ from samebits.api.auth import ApiKeys
 from samebits.api.config import make_config
 from samebits.api.server import listen, make_server, url_of
 from samebits.models.batch import Batch
+from waiting import PATIENCE_S
 
 NAME = "small"
 
@@ -39,7 +41,7 @@ class Scripted:
         self.gate.set()
 
     def forward(self, batch: Batch, cache: kernels.KvCache) -> NDArray[np.float32]:
-        self.gate.wait(30)
+        assert self.gate.wait(PATIENCE_S)
         if self.fault is not None:
             fault, self.fault = self.fault, None
             raise fault
@@ -62,6 +64,19 @@ def make_scripted(llm: LLM) -> Scripted:
     return decoder
 
 
+@dataclass(frozen=True)
+class Standstill:
+    """An engine that takes some steps and then none, until it may go on.
+
+    Attributes:
+        reached: it stands, with something to compute.
+        leave: it goes on.
+    """
+
+    reached: threading.Event = field(default_factory=threading.Event)
+    leave: threading.Event = field(default_factory=threading.Event)
+
+
 class Live:
     """A server that runs, and a client for it."""
 
@@ -75,9 +90,9 @@ class Live:
         self.url = url_of(sock)
         self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [sock]})
         self._thread.start()
-        assert ready.wait(30), "the server does not start"
+        assert ready.wait(PATIENCE_S), "the server does not start"
         headers = {"authorization": f"Bearer {keys[0]}"} if keys else {}
-        self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE_S, headers=headers)
 
     @property
     def engine(self) -> Any:
@@ -90,8 +105,33 @@ class Live:
     def close(self) -> None:
         self.http.close()
         self.server.handle_exit(0, None)
-        self._thread.join(30)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the server does not end"
+
+    @contextlib.contextmanager
+    def standing(self, steps: int = 0) -> Iterator[Standstill]:
+        """So that what happens meanwhile does not depend on who is faster: the engine stands still after so many steps.
+
+        What is submitted then waits; at the latest at the end of the block everything goes on.
+        """
+        still, left, step = Standstill(), steps, self.engine.step
+
+        def until_it_may() -> Any:
+            nonlocal left
+            if self.engine.busy:
+                if left == 0:
+                    still.reached.set()
+                    assert still.leave.wait(PATIENCE_S)
+                else:
+                    left -= 1
+            return step()
+
+        self.engine.step = until_it_may
+        try:
+            yield still
+        finally:
+            still.leave.set()
+            del self.engine.step
 
     # ---- asking ------------------------------------------------------------------------------------------------------
 

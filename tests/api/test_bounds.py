@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
-import time
 from typing import Any
 
 import pytest
 from live import NAME, Live, error_of, live
 from pydantic import TypeAdapter, ValidationError
-from test_disconnects import idle_within, reset
+from test_disconnects import reset, wait_for_idle
 
 from samebits import LLM
 from samebits.api.schema_chat import ChatRequest
@@ -20,6 +20,7 @@ from samebits.api.schema_responses import ResponseRequest
 from samebits.api.schema_strict import Strict
 from samebits.api.schema_tokenize import DetokenizeRequest
 from samebits.api.validation import first_problem
+from waiting import PATIENCE_S, wait_until
 
 COMPLETIONS = "/v1/completions"
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
@@ -28,30 +29,35 @@ BODY = json.dumps({"model": NAME, "prompt": "a", "max_tokens": 1}).encode()
 
 def connect(api: Live) -> socket.socket:
     host, port = api.url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
+
+
+def answered(sock: socket.socket) -> tuple[int, bytes]:
+    """Status and body of the response that comes on a connection."""
+    response = http.client.HTTPResponse(sock)
+    response.begin()
+    return response.status, response.read()
 
 
 def test_a_body_that_does_not_come(model_folder: str) -> None:
-    with LLM(model_folder) as llm, live({NAME: llm}, request_timeout=0.3) as api:
-        with connect(api) as sock:
-            sock.sendall(HEAD % len(BODY) + BODY[:-1])
-            answer = sock.recv(65536)
-        assert answer.startswith(b"HTTP/1.1 408 ")
-        assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_timeout"
-        idle_within(api, 5)
-        with connect(api) as sock:  # the control: it is the last byte that was missing
+    with LLM(model_folder) as llm:
+        with live({NAME: llm}, request_timeout=0.3) as api:
+            with connect(api) as sock:
+                sock.sendall(HEAD % len(BODY) + BODY[:-1])
+                status, body = answered(sock)
+            assert (status, json.loads(body)["error"]["code"]) == (408, "request_timeout")
+            wait_for_idle(api)
+        with live({NAME: llm}) as api, connect(api) as sock:  # the control: it is the last byte that was missing
             sock.sendall(HEAD % len(BODY) + BODY)
-            assert sock.recv(65536).startswith(b"HTTP/1.1 200 ")
+            assert answered(sock)[0] == 200
 
 
 def test_a_body_that_breaks_off_is_no_fault_of_the_server(api: Live, caplog: pytest.LogCaptureFixture) -> None:
     with connect(api) as sock:
         sock.sendall(HEAD % len(BODY) + BODY[:-1])
         reset(sock)
-    end = time.monotonic() + 10
-    while 'route="/v1/completions",status="499"}' not in api.http.get("/metrics").text:
-        assert time.monotonic() < end, "its end is not noticed"
-        time.sleep(0.01)
+    noticed = 'route="/v1/completions",status="499"}'
+    wait_until(lambda: noticed in api.http.get("/metrics").text, "its end is not noticed")
     assert caplog.records == []
 
 

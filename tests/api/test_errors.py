@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from samebits import LLM
 from samebits.api.errors import TABLE, failure
 from samebits.errors import InputError, NumericsError, SamebitsError
 from samebits.gateway.json_body import read_json
+from waiting import PATIENCE_S, wait_until
 
 COMPLETIONS = "/v1/completions"
 JSON = {"content-type": "application/json"}
@@ -138,19 +138,12 @@ def test_a_full_queue_answers_429_and_recovers(model_folder: str) -> None:
             assert error_of(response, 429)["code"] == "queue_full"
             assert int(response.headers["retry-after"]) > 0
             decoder.gate.set()
-            asking[0].join(30)
+            asking[0].join(PATIENCE_S)
             assert answers == [200]
             assert api.complete(max_tokens=1)
 
 
 BODY: dict[str, Any] = {"model": NAME, "prompt": "a", "n": 3, "max_tokens": 4}
-
-
-def wait_until(condition: Any, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it does not come to pass"
-        time.sleep(0.005)
 
 
 def test_a_request_that_takes_too_long(model_folder: str) -> None:
@@ -177,7 +170,7 @@ def test_keys(model_folder: str) -> None:
     with (
         LLM(model_folder) as llm,
         live({NAME: llm}, keys=["first", "sécond"]) as api,
-        httpx.Client(base_url=api.url) as plain,
+        httpx.Client(base_url=api.url, timeout=PATIENCE_S) as plain,
     ):
         for header in (None, "", "Bearer", "Bearer wrong", "Bearer first2", "Basic first", "first"):
             headers = {} if header is None else {"authorization": header}
@@ -200,10 +193,12 @@ def test_an_error_in_mid_stream_is_an_event(model_folder: str, caplog: pytest.Lo
         llm.engine._decoder = decoder
         with live({NAME: llm}) as api:
             body = {"model": NAME, "prompt": "a", "max_tokens": 300, "ignore_eos": True, "stream": True}
-            with api.http.stream("POST", COMPLETIONS, json=body) as response:
+            # It breaks after the first token, and before the last one.
+            with api.standing(steps=1) as engine, api.http.stream("POST", COMPLETIONS, json=body) as response:
                 lines = (line for line in response.iter_lines() if line)
                 first = next(lines)
                 decoder.fault = RuntimeError("the disk is on fire")
+                engine.leave.set()
                 *_, last = lines
             assert "choices" in json.loads(first.removeprefix("data: "))
             error = json.loads(last.removeprefix("data: "))["error"]

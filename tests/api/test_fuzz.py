@@ -12,6 +12,8 @@ import httpx
 import pytest
 from live import NAME, Live
 
+from waiting import PATIENCE_S
+
 SEEDS: list[tuple[str, dict[str, Any]]] = [
     (
         "/v1/chat/completions",
@@ -62,7 +64,6 @@ NUMBERS = [0, 1, -1, 2**31, 2**63, -(2**63), 2**64, 10**30, 0.5, -0.0, 1e308, 5e
 TEXTS = ["", "a", "\x00", "\ud800", "é" * 50, "<|im_end|>", "portable"]
 NESTED = [[], {}, [[]], [None], [1], ["a"], [[1], ["a"]], {"a": {}}, {"type": "text", "text": "x"}]
 VALUES: list[Any] = [None, True, False, *NUMBERS, *TEXTS, *NESTED]
-LIMIT_S = 30.0
 
 
 def mutated(value: Any, rng: random.Random) -> Any:
@@ -129,7 +130,7 @@ def fuzz(api: Live, requests: int, seed: int) -> None:
         if rng.random() < 0.15:
             content = scrambled(content, rng)
         headers = {"content-type": "application/json"}
-        response = api.http.post(path, content=content, headers=headers, timeout=LIMIT_S)
+        response = api.http.post(path, content=content, headers=headers, timeout=PATIENCE_S)
         check(response, content)
         statuses[response.status_code] += 1
     assert statuses[200] > requests // 20, f"hardly any was accepted: {statuses}"

@@ -10,6 +10,7 @@ from live import NAME, Live, live
 
 from samebits import LLM
 from samebits.engine import Event
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def test_what_is_under_way(model_folder: str, monkeypatch: pytest.MonkeyPatch) -
 
         def until_it_is_read() -> list[Event]:
             if llm.engine.running:  # the first token is out, and the counts stand still
-                assert read.wait(60)
+                assert read.wait(PATIENCE_S)
             return step()
 
         monkeypatch.setattr(llm.engine, "step", until_it_is_read)

@@ -10,6 +10,7 @@ from live import NAME, Live
 
 from samebits.api import schema_answers as shapes
 from samebits.api import schema_response_answers as response_shapes
+from waiting import PATIENCE_S
 
 SMALL = {"model": NAME, "max_tokens": 2, "max_completion_tokens": 2, "max_output_tokens": 2}
 # Every second request has none of the fields that only go with others: random ones hardly ever fit each other.
@@ -17,7 +18,6 @@ DEPENDENT = ("tools", "tool_choice", "parallel_tool_calls", "use_beam_search", "
 SIMPLE = {"messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
 GENERATED = settings(
     max_examples=25,
-    deadline=None,
     derandomize=True,
     database=None,
     phases=[Phase.generate],
@@ -69,7 +69,7 @@ def accepted_of(operation: Any) -> int:
                 case.body |= {name: value for name, value in SIMPLE.items() if name in case.body}
                 for name in DEPENDENT:
                     case.body.pop(name, None)
-        response = case.call(timeout=60)
+        response = case.call(timeout=PATIENCE_S)
         assert response.status_code < 500, response.text
         # A document cannot say what fits the vocabulary, the context, or another field.
         case.validate_response(response, excluded_checks=[positive_data_acceptance])

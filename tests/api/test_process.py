@@ -10,34 +10,58 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from samebits.cli import main
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
+from waiting import PATIENCE_S, wait_until
 
 READY_WITHIN_S = 3.0
+# The command line, with an engine that stands still after the first token until a file is there.
+STANDING = """
+import sys, time
+from pathlib import Path
+from samebits.cli import main
+from samebits.engine import Engine
+file, step = Path(sys.argv.pop(1)), Engine.step
+def until_there_is_a_file(engine):
+    while engine.running and not file.exists():
+        time.sleep(0.005)
+    return step(engine)
+Engine.step = until_there_is_a_file
+main()
+"""
 
 
 class Process:
-    """A server in a process of its own."""
+    """A server in a process of its own.
 
-    def __init__(self, *arguments: str) -> None:
-        begin = time.monotonic()
-        command = [sys.executable, "-m", "samebits", "serve", *arguments, "--port", "0"]
+    Args:
+        until: the engine stands still after the first token until this file is there.
+
+    Attributes:
+        cpu_s: seconds of processors until it was ready.
+    """
+
+    def __init__(self, *arguments: str, until: Path | None = None) -> None:
+        program = ["-m", "samebits"] if until is None else ["-c", STANDING, str(until)]
+        command = [sys.executable, *program, "serve", *arguments, "--port", "0"]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         self.line = self.process.stderr.readline()
-        self.seconds = time.monotonic() - begin
+        times = psutil.Process(self.process.pid).cpu_times()
+        self.cpu_s = times.user + times.system
         assert " at http://" in self.line, self.line + self.process.stderr.read()
         self.url = "http" + self.line.split(" at http")[1].split("/v1")[0]
-        self.http = httpx.Client(base_url=self.url, timeout=600, limits=httpx.Limits(max_connections=100))
+        self.http = httpx.Client(base_url=self.url, timeout=PATIENCE_S, limits=httpx.Limits(max_connections=100))
 
     def post(self, path: str, **body: Any) -> dict[str, Any]:
         response = self.http.post(path, json={"model": "smollm2"} | body)
@@ -53,7 +77,7 @@ class Process:
         """Asks it to end; its exit code and what it still said."""
         self.http.close()
         self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=60)
+        _, said = self.process.communicate(timeout=PATIENCE_S)
         return self.process.returncode, said
 
 
@@ -71,8 +95,9 @@ def smollm2() -> Iterator[Process]:
 
 def test_ready_in_time(smollm2: Process) -> None:
     assert smollm2.line.startswith("samebits: smollm2 (bf16) at http://127.0.0.1:")
-    # The bound is for a machine with nothing else to do; a loaded one gets three times as long here.
-    assert smollm2.seconds < 3 * READY_WITHIN_S
+    # Seconds of processors: on a machine with much else to do it waits for its turn. Three times the bound, since there
+    # it shares caches, too.
+    assert smollm2.cpu_s < 3 * READY_WITHIN_S
     assert smollm2.http.get("/ready").json() == {"status": "ok", "faults": {}}
 
 
@@ -184,13 +209,6 @@ def under_load(server: Process, requests: int, distinct: int, longest: int, seed
     wait_until(lambda: server.metric('samebits_kv_pages{model="smollm2",state="held"}') == 0)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 5) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it does not come to pass"
-        time.sleep(0.02)
-
-
 def test_one_answer_for_each_request_under_load(smollm2: Process) -> None:
     under_load(smollm2, requests=60, distinct=16, longest=40, seed=1)
 
@@ -203,22 +221,22 @@ def test_one_answer_for_each_of_1000_requests(smollm2: Process) -> None:
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_lets_what_runs_finish(smollm2: Process) -> None:
+def test_sigterm_lets_what_runs_finish(smollm2: Process, tmp_path: Path) -> None:
     del smollm2  # skips where the model is not installed
-    server = Process("smollm2")
+    server = Process("smollm2", until=tmp_path / "go on")
     body = {"model": "smollm2", "prompt": "Once", "max_tokens": 60, "ignore_eos": True, "stream": True}
     arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def listen() -> None:
-        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
+        with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=PATIENCE_S) as response:
             for line in response.iter_lines():
                 if line:
                     arrived.put(line)
 
     listening = threading.Thread(target=listen)
     listening.start()
-    lines = [arrived.get(timeout=30)]
-    late = httpx.Client(base_url=server.url)
+    lines = [arrived.get(timeout=PATIENCE_S)]
+    late = httpx.Client(base_url=server.url, timeout=PATIENCE_S)
     assert late.get("/ready").status_code == 200
     server.process.send_signal(signal.SIGTERM)
     wait_until(lambda: late.get("/ready").status_code == 503)
@@ -226,12 +244,13 @@ def test_sigterm_lets_what_runs_finish(smollm2: Process) -> None:
     assert refused.status_code == 503
     assert refused.json()["error"]["code"] == "shutting_down"
     assert late.get("/health").status_code == 200
-    listening.join(60)
+    (tmp_path / "go on").touch()
+    listening.join(PATIENCE_S)
     while not arrived.empty():
         lines.append(arrived.get())
     late.close()
     server.http.close()
-    _, said = server.process.communicate(timeout=30)
+    _, said = server.process.communicate(timeout=PATIENCE_S)
     assert (server.process.returncode, said) == (0, "")
     assert lines[-1] == "data: [DONE]"
     assert sum('"text"' in line for line in lines) >= 60 - 2
@@ -245,16 +264,14 @@ def test_an_end_that_does_not_wait(smollm2: Process, how: str) -> None:
     with server.http.stream("POST", "/v1/completions", json=body) as response:
         lines = response.iter_lines()
         next(lines)
-        begin = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         if how == "second signal":
-            with httpx.Client(base_url=server.url) as late:
+            with httpx.Client(base_url=server.url, timeout=PATIENCE_S) as late:
                 wait_until(lambda: late.get("/ready").status_code == 503)
             server.process.send_signal(signal.SIGTERM)
-        _, said = server.process.communicate(timeout=30)
-        assert time.monotonic() - begin < 15
+        _, said = server.process.communicate(timeout=PATIENCE_S)
         assert (server.process.returncode, said) == (0, "")
-        *_, last = (line for line in lines if line)
+        *_, last = (line for line in lines if line)  # had it waited for all 4,000 tokens, this were [DONE]
         assert json.loads(last.removeprefix("data: "))["error"]["code"] == "engine_failed"
     server.http.close()
 

@@ -19,6 +19,7 @@ from samebits.ledger import Ledger
 from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, read_public, write_new
 from samebits.ledger.receipt import verify
 from small_model import write_model
+from waiting import PATIENCE_S
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": NAME, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, "temperature": 1.0}
@@ -46,11 +47,13 @@ def signing(llm: LLM, url: str, tmp_path: Path) -> Iterator[Live]:
 
 def get(server: Live, id: str, key: str | None = ADA) -> httpx.Response:
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
-    return httpx.get(f"{server.url}/v1/receipts/{id}", headers=headers)
+    return httpx.get(f"{server.url}/v1/receipts/{id}", headers=headers, timeout=PATIENCE_S)
 
 
 def ask(server: Live, path: str = CHAT, **body: Any) -> dict[str, Any]:
-    got = httpx.post(server.url + path, json=BODY | body, headers={"authorization": f"Bearer {ADA}"}, timeout=60)
+    got = httpx.post(
+        server.url + path, json=BODY | body, headers={"authorization": f"Bearer {ADA}"}, timeout=PATIENCE_S
+    )
     assert got.status_code == 200, got.text
     answer: dict[str, Any] = got.json()
     return answer
@@ -94,7 +97,7 @@ def test_a_receipt_is_for_those_who_got_the_answer(signing: Live) -> None:
 def test_no_receipt_of_what_is_no_answer(signing: Live, url: str) -> None:
     id = ask(signing)["id"]
     wrong = BODY | {"messages": []}
-    httpx.post(signing.url + CHAT, json=wrong, headers={"authorization": f"Bearer {ADA}"})
+    httpx.post(signing.url + CHAT, json=wrong, headers={"authorization": f"Bearer {ADA}"}, timeout=PATIENCE_S)
     with Ledger.open(url) as ledger:
         [error] = [record.id for record in ledger.records() if record.kind == "error"]
     assert error_of(get(signing, error), 404)["code"] == "receipt_not_found"

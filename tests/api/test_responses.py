@@ -12,6 +12,7 @@ import pytest
 from live import NAME, Live, Scripted, live, make_scripted
 
 from samebits import LLM
+from waiting import wait_until
 
 PATH = "/v1/responses"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -352,8 +353,11 @@ def test_the_same_among_others(roomy: Live) -> None:
     bodies = [{"input": f"q{i}", "max_output_tokens": 12, "temperature": 1, "seed": i} for i in range(4)]
     bodies += [{"input": "q", "text": FORMAT, "temperature": 1, "seed": i} for i in range(4)]
     alone = [steady(roomy.ok(PATH, **body)) for body in bodies]
-    with ThreadPoolExecutor(16) as pool:
-        together = list(pool.map(lambda i: steady(roomy.ok(PATH, **bodies[i % 8])), range(48)))
+    with ThreadPoolExecutor(16) as pool, roomy.standing() as engine:
+        asked = [pool.submit(roomy.ok, PATH, **bodies[i % 8]) for i in range(48)]
+        wait_until(lambda: roomy.driver.choices == 16)
+        engine.leave.set()
+        together = [steady(each.result()) for each in asked]
     assert together == [alone[i % 8] for i in range(48)]
     assert max(roomy.engine.stats.batch_sizes) > 4, "not exercised"
 

@@ -14,24 +14,37 @@ from fakes import EOS, FakeDecoder, alone, answer, make_engine, some_requests
 from samebits.engine import Completion, Request, SamplingParams
 from samebits.engine.driver import Driver, Submission
 from samebits.errors import ContextLengthError, EngineFailedError, InputError, OverloadedError
+from waiting import PATIENCE_S
 
 LONG = Request((1, 2, 3), SamplingParams(max_tokens=100, ignore_eos=True, logit_bias={EOS: -100}))
 SHORT = Request((1, 2, 3), SamplingParams(max_tokens=2, ignore_eos=True))
 
 
 class GatedDecoder(FakeDecoder):
-    """Computes only while the gate is open; breaks when it is told to."""
+    """Computes only while the gate is open; breaks when it is told to.
+
+    Attributes:
+        closes_after: steps after which the gate closes by itself; never if negative.
+        stands: whether a step waits for the gate.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
+        self.closes_after = -1
+        self.stands = False
         self.fault: BaseException | None = None
 
     def forward(self, batch: Any, cache: Any) -> Any:
-        assert self.gate.wait(10)
+        self.stands = not self.gate.is_set()
+        assert self.gate.wait(PATIENCE_S)
+        self.stands = False
         if self.fault is not None:
             raise self.fault
+        self.closes_after -= 1
+        if self.closes_after == 0:
+            self.gate.clear()
         return super().forward(batch, cache)
 
 
@@ -49,7 +62,7 @@ async def driving(most_choices: int = 100, **options: Any) -> AsyncIterator[tupl
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await test()
 
     asyncio.run(limited())
@@ -104,11 +117,13 @@ def test_cancelling_frees_the_pages_and_leaves_others_alone() -> None:
         async with driving() as (driver, decoder):
             decoder.gate.clear()
             victim, other = driver.submit([LONG, LONG]), driver.submit([SHORT])
+            decoder.closes_after = 3
             decoder.gate.set()
             await victim.arrivals()
             victim.cancel()
             victim.cancel()
             assert driver.choices <= 1
+            decoder.gate.set()
             with pytest.raises(EngineFailedError):
                 await completions(victim)
             assert [answer((await completions(other))[0, 0])] == alone(SHORT)
@@ -189,9 +204,11 @@ def test_a_broken_engine_ends_every_request_and_takes_no_more(fault: BaseExcepti
 def test_closing_ends_what_runs() -> None:
     async def test() -> None:
         async with driving() as (driver, decoder):
-            decoder.gate.clear()
+            decoder.closes_after = 3
             submission = driver.submit([LONG])
+            await until(lambda: decoder.stands)
             closing = asyncio.create_task(driver.close())
+            await until(lambda: not driver._inbox.empty())
             decoder.gate.set()
             with pytest.raises(EngineFailedError):
                 await completions(submission)
@@ -218,13 +235,13 @@ def test_flushing_forgets_prefixes_and_nothing_else() -> None:
 
 def test_a_pause_collects_events_and_ends_with_the_last() -> None:
     async def test() -> None:
-        async with driving() as (driver, _):
+        async with driving() as (driver, decoder):
+            decoder.closes_after = 1
             submission = driver.submit([LONG])
             first = await submission.arrivals()
-            loop = asyncio.get_running_loop()
-            begin = loop.time()
+            assert len(first) == 1
+            asyncio.get_running_loop().call_soon(decoder.gate.set)
             rest = await submission.arrivals(pause=1e9)  # far longer than the test may take
-            assert loop.time() - begin < 30
             events = [*first, *rest]
             assert len(events) == 100
             assert events[-1].event.completion is not None
