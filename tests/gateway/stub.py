@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from waiting import PATIENCE_S
+
 Answer = Callable[["Asked"], Any]
 
 
@@ -54,6 +56,7 @@ class Stub:
         answer: from a request to a JSON value, a pair of status and value, or an exception to end the connection with.
         delay: seconds before an answer, and between the pieces of a stream.
         held: while it is set, no answer begins.
+        stalled: while it is set, no answer goes on after its first piece, and one without pieces does not come.
         asked: all requests.
         gone: how many clients went away before their answer was complete.
         open: requests under way.
@@ -61,7 +64,7 @@ class Stub:
 
     def __init__(self) -> None:
         self.answer: Answer = lambda _: chat()
-        self.delay, self.held = 0.0, False
+        self.delay, self.held, self.stalled = 0.0, False, False
         self.asked: list[Asked] = []
         self.pages: dict[str, Any] = {}
         self.gone = self.open = 0
@@ -69,7 +72,7 @@ class Stub:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_S)
 
     @property
     def calls(self) -> int:
@@ -122,7 +125,7 @@ class Stub:
             request.transport.abort()
             raise ConnectionResetError
         if status != 200 or not asked.body.get("stream"):
-            await asyncio.sleep(self.delay)
+            await self._pause()
             return web.json_response(value, status=status)
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
@@ -130,12 +133,17 @@ class Stub:
             data = chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode()
             await response.write(b"data: " + data + b"\n\n")
             if data != b"[DONE]":
-                await asyncio.sleep(self.delay)
+                await self._pause()
         return response
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self.delay)
+        while self.stalled:
+            await asyncio.sleep(0.005)
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
 

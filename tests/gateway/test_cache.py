@@ -20,6 +20,7 @@ from stub import Stub, chat
 from samebits.gateway.cache import OVERHEAD, Cache
 from samebits.gateway.settings import CacheConfig
 from samebits.ledger import Ledger
+from waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
 HEADER = "x-samebits-cache"
@@ -35,13 +36,6 @@ def steady(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in answer.items() if name != "id"} | {
         "samebits": block | {"gateway": gateway, "receipt_id": None}
     }
-
-
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.005)
 
 
 # ---- alone -----------------------------------------------------------------------------------------------------------
@@ -187,13 +181,12 @@ def test_a_new_fingerprint_or_model_is_another_key(serve: Any, upstream: Stub) -
         server.post(CHAT, **ask())
 
 
-def together(server: Any, bodies: list[dict[str, Any]], policies: Sequence[str] = ()) -> list[httpx.Response]:
-    """The answers to requests that are sent at the same time, each under a policy if any are given."""
-    names = policies or ["plain"] * len(bodies)
-    headers = [{"x-samebits-policy": name} for name in names]
+def together(server: Any, bodies: list[dict[str, Any]], policies: Sequence[str]) -> list[httpx.Response]:
+    """The answers to requests that are sent at the same time, each under a policy."""
+    headers = [{"x-samebits-policy": name} for name in policies]
 
     async def all_of_them() -> list[httpx.Response]:
-        async with httpx.AsyncClient(base_url=server.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S) as client:
             asked = zip(bodies, headers, strict=True)
             return await asyncio.gather(*(client.post(CHAT, json=body, headers=header) for body, header in asked))
 
@@ -202,8 +195,7 @@ def together(server: Any, bodies: list[dict[str, Any]], policies: Sequence[str] 
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_identical_requests_are_computed_once(serve: Any, upstream: Stub, streams: bool) -> None:
-    upstream.delay = 0.3 if not streams else 0.05
-    answers = together(serve(), [ask(stream=streams)] * 50)
+    answers = at_once(serve(), upstream, [ask(stream=streams)] * 50)
     assert upstream.calls == 1
     assert {a.status_code for a in answers} == {200}
     assert sorted(a.headers[HEADER] for a in answers) == ["miss"] + ["shared"] * 49
@@ -218,7 +210,7 @@ def test_identical_requests_are_computed_once(serve: Any, upstream: Stub, stream
 
 
 def at_once(
-    server: Any, upstream: Stub, bodies: list[dict[str, Any]], policies: Sequence[str], unshared: int = 0
+    server: Any, upstream: Stub, bodies: list[dict[str, Any]], policies: Sequence[str] = (), unshared: int = 0
 ) -> list[httpx.Response]:
     """``together``, with no answer before all requests wait for one.
 
@@ -228,7 +220,7 @@ def at_once(
     flights = server.service.gateway._flights._open
     upstream.held = True
     with ThreadPoolExecutor() as pool:
-        answers = pool.submit(together, server, bodies, policies)
+        answers = pool.submit(together, server, bodies, policies or ["plain"] * len(bodies))
         try:
             wait_until(lambda: sum(f._waiting for f in flights.values()) == len(bodies) - unshared)
             wait_until(lambda: upstream.open == len(flights) + unshared)
@@ -281,28 +273,27 @@ def test_who_refuses_a_model_that_moved_is_not_given_what_others_accept(serve: A
 
 def test_a_failure_elects_another_leader(serve: Any, upstream: Stub) -> None:
     lock, left = threading.Lock(), [(503, {})]
-    upstream.delay = 0.3
 
     def answer(_: Any) -> Any:
         with lock:
             return left.pop() if left else chat()
 
     upstream.answer = answer
-    answers = together(serve(m={"attempts": 1}), [ask()] * 20)
+    answers = at_once(serve(m={"attempts": 1}), upstream, [ask()] * 20)
     assert sorted(a.status_code for a in answers) == [200] * 19 + [503]
     assert upstream.calls == 2
 
 
 def test_a_refusal_is_shared(serve: Any, upstream: Stub) -> None:
-    upstream.delay, upstream.answer = 0.3, lambda _: (400, {"error": {"message": "no"}})
-    answers = together(serve(), [ask()] * 10)
+    upstream.answer = lambda _: (400, {"error": {"message": "no"}})
+    answers = at_once(serve(), upstream, [ask()] * 10)
     assert {a.status_code for a in answers} == {400}
     assert upstream.calls == 1
 
 
 @pytest.mark.parametrize("streams", [False, True])
 def test_followers_outlive_the_leaders_client(serve: Any, upstream: Stub, streams: bool) -> None:
-    upstream.delay = 3.0 if not streams else 0.5
+    upstream.stalled = True
     server = serve()
     leader = http.client.HTTPConnection(server.url.removeprefix("http://"))
     leader.request("POST", CHAT, json.dumps(ask(stream=streams)), {"content-type": "application/json"})
@@ -312,10 +303,11 @@ def test_followers_outlive_the_leaders_client(serve: Any, upstream: Stub, stream
     wait_until(lambda: len(flights) == 1)
     [flight] = flights.values()
     with ThreadPoolExecutor() as pool:
-        follower = pool.submit(lambda: httpx.post(server.url + CHAT, json=ask(), timeout=30))
+        follower = pool.submit(lambda: httpx.post(server.url + CHAT, json=ask(), timeout=PATIENCE_S))
         wait_until(lambda: flight._waiting == 2)
         leader.close()
         wait_until(lambda: flight._waiting == 1)
+        upstream.stalled = False
         assert follower.result().status_code == 200
         assert follower.result().headers[HEADER] == "shared"
     assert (upstream.calls, upstream.gone) == (1, 0)
@@ -325,10 +317,12 @@ def test_tenants_share_nothing(serve: Any, upstream: Stub) -> None:
     server = serve(keys=["ada key-of-ada-1", "bob key-of-bob-1"])
     for key, expected in (("key-of-ada-1", "miss"), ("key-of-bob-1", "miss"), ("key-of-ada-1", "hit")):
         headers = {"authorization": f"Bearer {key}"}
-        assert httpx.post(server.url + CHAT, json=ask(), headers=headers).headers[HEADER] == expected
+        assert (
+            httpx.post(server.url + CHAT, json=ask(), headers=headers, timeout=PATIENCE_S).headers[HEADER] == expected
+        )
     bob = {"authorization": "Bearer key-of-bob-1"}
-    assert httpx.delete(server.url + "/cache", headers=bob).json() == {"cleared": 1}
-    state = httpx.get(server.url + "/cache", headers=bob).json()
+    assert httpx.delete(server.url + "/cache", headers=bob, timeout=PATIENCE_S).json() == {"cleared": 1}
+    state = httpx.get(server.url + "/cache", headers=bob, timeout=PATIENCE_S).json()
     assert (state["entries"], state["own_entries"], state["hits"]) == (1, 0, 1)
 
 

@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,15 +13,10 @@ from typing import Any
 import pytest
 from stub import Stub, chat
 
+from waiting import PATIENCE_S, wait_until
+
 CHAT = "/v1/chat/completions"
-FOREVER = 300.0  # seconds; no test waits for it
-
-
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.005)
+FOREVER = 10 * PATIENCE_S  # no test waits for it
 
 
 def asking(server: Any, **body: Any) -> http.client.HTTPConnection:
@@ -60,7 +54,9 @@ class Slow:
         with connection:
             data = b""
             while not data.endswith(b"}"):
-                data += connection.recv(65536)
+                if not (piece := connection.recv(65536)):
+                    return  # it was closed before a whole request came
+                data += piece
             self.asked += 1
             if self._begins:
                 head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9999\r\n\r\n"

@@ -16,6 +16,7 @@ from samebits.gateway.levels import LEVELS, includes, stronger
 from samebits.gateway.policy import BUILT_IN, Chosen, Policy, choose, known_policies, with_policy
 from samebits.gateway.settings import TenantConfig
 from small_model import write_model
+from waiting import PATIENCE_S
 
 CHAT = "/v1/chat/completions"
 
@@ -153,7 +154,7 @@ def test_a_policy_of_a_key(serve: Any, upstream: Stub) -> None:
     ada = {"authorization": "Bearer key-of-ada-1"}
 
     def asked(headers: dict[str, str]) -> httpx.Response:
-        return httpx.post(server.url + CHAT, json=ask(temperature=1), headers=headers)
+        return httpx.post(server.url + CHAT, json=ask(temperature=1), headers=headers, timeout=PATIENCE_S)
 
     gateway = asked(ada).json()["samebits"]["gateway"]
     assert gateway["policy"] == "critical"
