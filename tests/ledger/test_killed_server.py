@@ -16,6 +16,7 @@ from tests.small_model import write_model
 
 from samebits.ledger import Ledger
 from samebits.ledger.fsck import check
+from waiting import PATIENCE_S
 
 CLIENTS = 4
 
@@ -39,7 +40,7 @@ def kill_one(config: Path, answers: int, seed: int) -> dict[str, str]:
 
     def ask(client: int) -> None:
         draw = random.Random(f"{seed} {client}")
-        with httpx.Client(base_url=address, timeout=60) as session:
+        with httpx.Client(base_url=address, timeout=PATIENCE_S) as session:
             while True:
                 body = {
                     "model": "m",
@@ -63,7 +64,7 @@ def kill_one(config: Path, answers: int, seed: int) -> dict[str, str]:
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(CLIENTS)]
     for thread in threads:
         thread.start()
-    assert enough.wait(120), "not exercised: no answers"
+    assert enough.wait(PATIENCE_S), "not exercised: no answers"
     process.kill()
     for thread in threads:
         thread.join()
