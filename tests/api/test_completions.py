@@ -129,7 +129,7 @@ def test_a_seeded_request_does_not_depend_on_an_unseeded_neighbour(api: Live) ->
     import concurrent.futures
 
     def ask(seed: int | None) -> dict[str, Any]:
-        return api.complete(temperature=0.8, max_tokens=16, ignore_eos=True, seed=seed)
+        return api.complete(temperature=0.8, max_tokens=16, ignore_eos=True, return_token_ids=True, seed=seed)
 
     alone = ask(42)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:

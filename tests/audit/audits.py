@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from samebits.audit.observation import Observation
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.prompts import Prompt
 from samebits.audit.targets import HttpSpec, TargetSpec
+from waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -41,20 +42,24 @@ def audited_as_planned(
     path: Path,
     plan: Plan,
     *,
-    timeout: float = 60.0,
+    timeout: float = PATIENCE_S,
     resend: bool = False,
-    limit: float | None = None,
+    until: Callable[[], bool] | None = None,
 ) -> Audited:
     """Carries out the plan.
 
     Args:
         path: of the journal.
-        limit: seconds after which the audit is broken off.
+        until: the audit is broken off when this holds.
     """
 
     async def work(journal: Journal) -> list[Measured]:
-        async with asyncio.timeout(limit):
-            return await carry_out(plan, [spec], journal, timeout=timeout, resend=resend)
+        audit = asyncio.ensure_future(carry_out(plan, [spec], journal, timeout=timeout, resend=resend))
+        while until is not None and not audit.done():
+            if until():
+                audit.cancel()
+            await asyncio.sleep(0.005)
+        return await audit
 
     with Journal(path, plan.digest(()), plan.document()) as journal:
         [measured] = asyncio.run(work(journal))
@@ -66,11 +71,11 @@ def audited(
     path: Path,
     *,
     prompts: tuple[Prompt, ...],
-    timeout: float = 5.0,
+    timeout: float = PATIENCE_S,
     resend: bool = False,
-    limit: float | None = None,
+    until: Callable[[], bool] | None = None,
     **values: Any,
 ) -> Audited:
     """Audits the server with `plan_of` these prompts and values."""
     spec = HttpSpec(name="stub", url=server.url)
-    return audited_as_planned(spec, path, plan_of(prompts, **values), timeout=timeout, resend=resend, limit=limit)
+    return audited_as_planned(spec, path, plan_of(prompts, **values), timeout=timeout, resend=resend, until=until)

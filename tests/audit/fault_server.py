@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 
 from stub_server import BACKGROUND, Answer, Incoming, Stub
 
@@ -12,9 +13,13 @@ from samebits.audit.stub import Fault, Seen, StubModel
 
 def fault_server(fault: Fault, seed: int) -> Stub:
     """A server that sees what a server can see: its own traffic and cache. Its clock counts the requests that are not
-    background load, and chance comes from that count, so that load moves nobody else's luck.
+    background load. Chance comes from the count of those with the same prompt: neither load nor the order in which
+    requests in flight together arrive moves anybody's luck, so an audit finds the same each time.
     """
     model, clock = StubModel(fault, seed), itertools.count()
+    tickets: defaultdict[str, itertools.count[int]] = defaultdict(itertools.count)
+    # Long enough for those that are sent together to be there together.
+    delay = 0.02 if fault.cause == "concurrency" else 0.002
 
     def answer(incoming: Incoming) -> Answer:
         is_background = incoming.prompt.startswith(BACKGROUND)
@@ -26,8 +31,8 @@ def fault_server(fault: Fault, seed: int) -> Stub:
             streamed=bool(incoming.body.get("stream")),
             elapsed=float(now),
         )
-        found = model.answer(incoming.prompt, seen, now)
-        return Answer(found.text, delay=0.02 if is_background else 0.002, fingerprint=found.fingerprint)
+        found = model.answer(incoming.prompt, seen, next(tickets[incoming.prompt]))
+        return Answer(found.text, delay=0.02 if is_background else delay, fingerprint=found.fingerprint)
 
     return Stub(answer)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import httptools
 
+from waiting import PATIENCE_S
+
 MODEL = "stub"
 BACKGROUND = "Write a story with these words"  # how requests of the background load begin
 
@@ -93,7 +95,7 @@ class Stub:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(PATIENCE_S)
 
     def _run(self) -> None:
         asyncio.run(self._serve())
@@ -108,7 +110,7 @@ class Stub:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
     @property
     def asked(self) -> list[Mapping[str, Any]]:

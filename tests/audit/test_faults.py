@@ -43,7 +43,7 @@ def test_the_rate_of_a_fault_is_within_its_interval(tmp_path: Path, rate: float)
     ],
 )
 def test_the_cause_of_a_fault_is_named_and_no_other(tmp_path: Path, cause: str, values: dict[str, object]) -> None:
-    result = found_in(tmp_path / "j", Fault(cause=cause, rate=0.5), seed=5, **values)  # type: ignore[arg-type]
+    result = found_in(tmp_path / "j", Fault(cause=cause, rate=0.5), seed=1, **values)  # type: ignore[arg-type]
     [text] = [a for a in result.attributions if a.view == "text"]
     assert text.causes == (cause,)
 

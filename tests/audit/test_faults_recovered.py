@@ -35,7 +35,7 @@ def found_in(path: Path, cause: Cause, rate: float, seed: int) -> Attribution:
     }
     server = fault_server(Fault(cause=cause, rate=rate, since=second_time(plan_of(PROMPTS, **settings))), seed)
     try:
-        ran = audited(server, path, prompts=PROMPTS, timeout=30, **settings)
+        ran = audited(server, path, prompts=PROMPTS, **settings)
     finally:
         server.close()
     assert not any(run.failed for run in ran.observations)

@@ -138,7 +138,12 @@ def test_several_answers_of_one_drawn_seed_can_be_asked_again(
 ) -> None:
     server = serve({NAME: llm}, ledger={"url": url})
     for path, body in SEVERAL:
-        sampling = {"temperature": 1.5, ("max_new_tokens" if path == "/generate" else "max_tokens"): 6}
+        # Past the end of text, since one that is drawn at once twice would make two answers the same.
+        sampling = {
+            "temperature": 1.5,
+            "ignore_eos": True,
+            ("max_new_tokens" if path == "/generate" else "max_tokens"): 6,
+        }
         inner = {"sampling_params": {**sampling, **body.get("sampling_params", {})}}
         whole = body | (inner if path == "/generate" else sampling)
         assert server.http.post(path, json={"model": NAME, "stream": streams, **whole}).status_code == 200

@@ -12,6 +12,7 @@ import pytest
 from samebits.audit.targets import Ask, HttpSpec, Reply
 from samebits.audit.targets.http import HttpTarget
 from samebits.errors import InputError, MeasurementError
+from waiting import PATIENCE_S
 
 from stub_server import Answer, Incoming, stub  # isort: skip
 
@@ -28,7 +29,9 @@ def replies(url: str, count: int, *, stream: bool = False, **fields: str) -> lis
     ask_it = replace(ASK, stream=stream)
 
     async def ask() -> list[Reply]:
-        target = HttpTarget(HttpSpec(name="t", url=url, model="stub", key_env="AUDIT_KEY", **fields), timeout=5)
+        target = HttpTarget(
+            HttpSpec(name="t", url=url, model="stub", key_env="AUDIT_KEY", **fields), timeout=PATIENCE_S
+        )
         try:
             await target.open((ask_it,), None)
             return [await target.ask(ask_it, contextlib.nullcontext()) for _ in range(count)]
