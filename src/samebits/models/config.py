@@ -182,7 +182,7 @@ def _hf_architecture(raw: Mapping[str, Any], where: str) -> str:
 
 def _refuse_architecture(name: object, supported: str, where: str) -> NoReturn:
     raise ModelError(
-        f"has the architecture {name}, which is not supported",
+        f"has the architecture {shown(name)}, which is not supported",
         field=where,
         remedy=f"Use a model of {supported}",
     )

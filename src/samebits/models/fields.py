@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -11,6 +12,7 @@ from typing import Any, Final, NoReturn
 from samebits.errors import ModelError, shown
 
 _GREATEST_SIZE: Final = 2**31 - 1  # ids and positions are int32
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # JSON may hold one alone
 
 
 class _Required:
@@ -59,6 +61,15 @@ class Fields:
         value = self._get(key, default)
         if not isinstance(value, bool):
             self.fail(key, f"is {shown(value)}, not true or false")
+        return value
+
+    def optional_text(self, key: str) -> str | None:
+        """Unicode text; None where the key is absent or null."""
+        value = self._get(key, None)
+        if value is not None and not isinstance(value, str):
+            self.fail(key, f"is {shown(value)}, not text")
+        if value is not None and _SURROGATE.search(value):
+            self.fail(key, "holds a lone surrogate, which is not Unicode text")
         return value
 
     def refuse_unless(self, key: str, supported: Sequence[object], *, default: object) -> None:
