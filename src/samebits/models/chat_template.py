@@ -107,7 +107,7 @@ class ChatTemplate:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except jinja2.TemplateError as error:
+        except Exception as error:  # one that is nested too deeply, or holds a huge number, is no TemplateError
             raise ModelError(
                 f"the chat template is not valid: {error}",
                 field=self._where,
