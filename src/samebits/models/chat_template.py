@@ -52,7 +52,7 @@ class ChatTemplate:
         """
         checked: Sequence[Mapping[str, Any]] = [_checked_message(message, i) for i, message in enumerate(messages)]
         if not checked:
-            raise InputError("is empty", field="messages", remedy="Send at least one message")
+            raise InputError("is empty", field="messages", remedy="Send at least one message.")
         if not self.takes_tools:
             checked, tools = with_tools_in_text(checked, tools), ()
         midnight = datetime.datetime.combine(date, datetime.time())
@@ -71,7 +71,7 @@ class ChatTemplate:
             raise InputError(
                 f"the model's chat template refuses them: {error}",
                 field="messages",
-                remedy="Follow the order of roles that the template expects",
+                remedy="Follow the order of roles that the template expects.",
             ) from error
 
     @cached_property
@@ -111,7 +111,7 @@ class ChatTemplate:
             raise ModelError(
                 f"the chat template is not valid: {error}",
                 field=self._where,
-                remedy="Download the file again",
+                remedy="Download the file again.",
             ) from error
 
 
@@ -134,14 +134,14 @@ _OTHER_KEYS: Final = {"assistant": {"tool_calls"}, "tool": {"tool_call_id", "nam
 def _checked_message(message: object, index: int) -> dict[str, Any]:
     field = f"messages[{index}]"
     if not isinstance(message, Mapping):
-        raise InputError("is not an object", field=field, remedy="Give role and content")
+        raise InputError("is not an object", field=field, remedy="Give role and content.")
     role = message.get("role")
     if not isinstance(role, str):
         raise _not_text(f"{field}.role")
     known = {"role", "content"} | _OTHER_KEYS.get(role, set())
     unknown = sorted(map(str, message.keys() - known))
     if unknown:
-        remedy = f"Give {', '.join([*sorted(known - {'role', 'content'}), 'role'])} and content only"
+        remedy = f"Give {', '.join([*sorted(known - {'role', 'content'}), 'role'])} and content only."
         raise InputError(f"has the unknown key {unknown[0]!r}", field=field, remedy=remedy)
     checked: dict[str, Any] = {"role": role, "content": message.get("content")}
     calls = message.get("tool_calls")
@@ -159,20 +159,20 @@ def _checked_message(message: object, index: int) -> dict[str, Any]:
 
 def _checked_calls(calls: object, field: str) -> list[Mapping[str, Any]]:
     if not isinstance(calls, list | tuple) or not calls:
-        raise InputError("is not a list of calls", field=field, remedy="Give at least one call, or leave it out")
+        raise InputError("is not a list of calls", field=field, remedy="Give at least one call, or leave it out.")
     for i, call in enumerate(calls):
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise InputError("names no function", field=f"{field}[{i}]", remedy="Give function.name and arguments")
+            raise InputError("names no function", field=f"{field}[{i}]", remedy="Give function.name and arguments.")
         if not isinstance(function.get("arguments"), Mapping):
             raise InputError(
-                "is not an object", field=f"{field}[{i}].function.arguments", remedy="Give names and values"
+                "is not an object", field=f"{field}[{i}].function.arguments", remedy="Give names and values."
             )
     return list(calls)
 
 
 def _not_text(field: str) -> InputError:
-    return InputError("is missing or not text", field=field, remedy="Give it as a string")
+    return InputError("is missing or not text", field=field, remedy="Give it as a string.")
 
 
 def _raise_exception(message: str) -> NoReturn:

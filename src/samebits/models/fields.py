@@ -80,7 +80,7 @@ class Fields:
 
     def fail(self, key: str, message: str) -> NoReturn:
         raise ModelError(
-            f"{self._prefix}{key} {message}", field=self._where, remedy="Use a model with a supported value"
+            f"{self._prefix}{key} {message}", field=self._where, remedy="Use a model with a supported value."
         )
 
     def _get(self, key: str, default: object) -> Any:
@@ -113,10 +113,10 @@ def read_json_object(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelError(
-            f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder"
+            f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ModelError("is not JSON", field=str(path), remedy="Download the file again") from error
+        raise ModelError("is not JSON", field=str(path), remedy="Download the file again.") from error
     if not isinstance(value, dict):
-        raise ModelError("is not a JSON object", field=str(path), remedy="Download the file again")
+        raise ModelError("is not a JSON object", field=str(path), remedy="Download the file again.")
     return value

@@ -1,8 +1,7 @@
 """Reading a GGUF file: metadata and where each tensor lies. Versions 2 and 3, little-endian.
 
-Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf``
-    package: docs/design/0005-gguf-reader.md. Every length is checked against the bytes that are there before
-    anything is allocated.
+Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf`` package:
+docs/design/0005-gguf-reader.md. Every length is checked against the bytes that are there before anything is allocated.
 """
 
 from __future__ import annotations
@@ -102,9 +101,9 @@ def read_gguf(path: Path) -> GgufFile:
     try:
         data = np.memmap(path, np.uint8, mode="r")
     except OSError as error:
-        raise ModelError(f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path") from error
+        raise ModelError(f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path.") from error
     except ValueError as error:  # numpy refuses to map an empty file
-        raise ModelError("is empty", field=str(path), remedy="Download the file again") from error
+        raise ModelError("is empty", field=str(path), remedy="Download the file again.") from error
     return _Header(path, data).parse()
 
 
@@ -205,7 +204,7 @@ class _Header:
             self._fail(f"is truncated or damaged: {count} {what} announced, {left} bytes left")
 
     def _fail(self, message: str) -> NoReturn:
-        raise ModelError(f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again")
+        raise ModelError(f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again.")
 
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")

@@ -1,8 +1,7 @@
 """A tokenizer from the metadata of a GGUF file.
 
 GGUF names the way text is cut (``tokenizer.ggml.pre``) but does not hold it; the rules here are those of the
-tokenizer.json files the names stand for. A name without a rule here is refused: another rule would give other
-ids.
+tokenizer.json files the names stand for. A name without a rule here is refused: another rule would give other ids.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ def tokenizer_from_folder(folder: Path, config: Mapping[str, Any], generation_eo
         backend = tokenizers.Tokenizer.from_buffer(path.read_bytes())
     except OSError as error:
         raise ModelError(
-            f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder"
+            f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder."
         ) from error
     except Exception as error:  # the library raises bare Exception for whatever it cannot parse
-        raise ModelError(f"is not a tokenizer: {error}", field=str(path), remedy="Download the file again") from error
+        raise ModelError(f"is not a tokenizer: {error}", field=str(path), remedy="Download the file again.") from error
     settings_path = folder / "tokenizer_config.json"
     settings = read_json_object(settings_path) if settings_path.exists() else {}
     texts = {role: text for role in _ROLES if (text := _text(settings, role, str(settings_path))) is not None}
@@ -47,7 +47,7 @@ def tokenizer_from_folder(folder: Path, config: Mapping[str, Any], generation_eo
         raise ModelError(
             f"eos_token is {shown(texts['eos_token'])}, which tokenizer.json does not have",
             field=str(settings_path),
-            remedy="Use the two files that belong together",
+            remedy="Use the two files that belong together.",
         )
     ends = {*generation_eos, *_ids(backend, texts, "eos_token")}
     starts = _ids(backend, texts, "bos_token") or token_ids(config.get("bos_token_id"), "bos_token_id", config_path)
@@ -81,7 +81,7 @@ def _template(folder: Path, settings: Mapping[str, Any], settings_path: Path) ->
         try:
             return ChatTemplate(path.read_text("utf-8"), str(path))
         except (OSError, UnicodeDecodeError) as error:
-            raise ModelError("is not UTF-8 text", field=str(path), remedy="Download the file again") from error
+            raise ModelError("is not UTF-8 text", field=str(path), remedy="Download the file again.") from error
     template = settings.get("chat_template")
     if isinstance(template, list):
         named = [entry for entry in template if isinstance(entry, Mapping) and entry.get("name") == "default"]

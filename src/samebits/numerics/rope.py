@@ -47,7 +47,7 @@ def rope_tables(inv_freq: NDArray[np.float32], count: int) -> RopeTables:
             raise InputError(
                 f"an angle of {furthest:.0f} radians is beyond the range of the rotary tables",
                 field="context_length",
-                remedy=f"Use at most {int(MAX_QUARTER_TURNS * 1.57)} positions",
+                remedy=f"Use at most {int(MAX_QUARTER_TURNS * 1.57)} positions.",
             )
     cos = np.empty((count, frequencies.size), np.float32)
     sin = np.empty((count, frequencies.size), np.float32)
