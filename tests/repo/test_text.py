@@ -54,7 +54,9 @@ def unended_remedies(source: str) -> list[int]:
 
 def test_remedies_are_sentences() -> None:
     sources = sorted((ROOT / "src").rglob("*.py"))
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in sources for line in unended_remedies(path.read_text("utf-8"))]
+    found = [
+        f"{path.relative_to(ROOT)}:{line}" for path in sources for line in unended_remedies(path.read_text("utf-8"))
+    ]
     assert not found, "\n".join(found)
 
 

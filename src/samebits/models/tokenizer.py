@@ -1,9 +1,9 @@
 """Text to token ids and back, on the `tokenizers` library.
 
 Decoding is by bytes: each id stands for fixed bytes, and text is their concatenation read as UTF-8. So a stream of
-pieces equals the text of the whole, the bytes of single tokens add up to the text, and a character cut by the end of the
-output is the only source of U+FFFD besides ids that are no UTF-8 in themselves. Consequence: a SentencePiece model's
-space before a first word is kept, as in the text that follows a prompt.
+pieces equals the text of the whole, the bytes of single tokens add up to the text, and a character cut by the end of
+the output is the only source of U+FFFD besides ids that are no UTF-8 in themselves. Consequence: a SentencePiece
+model's space before a first word is kept, as in the text that follows a prompt.
 """
 
 from __future__ import annotations
