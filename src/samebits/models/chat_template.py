@@ -53,8 +53,9 @@ class ChatTemplate:
         checked: Sequence[Mapping[str, Any]] = [_checked_message(message, i) for i, message in enumerate(messages)]
         if not checked:
             raise InputError("is empty", field="messages", remedy="Send at least one message.")
+        tools = _checked_tools(tools)
         if not self.takes_tools:
-            checked, tools = with_tools_in_text(checked, tools), ()
+            checked, tools = with_tools_in_text(checked, tools), []
         midnight = datetime.datetime.combine(date, datetime.time())
         try:
             return self._compiled.render(
@@ -62,7 +63,7 @@ class ChatTemplate:
                 messages=checked,
                 add_generation_prompt=add_generation_prompt,
                 strftime_now=midnight.strftime,
-                tools=list(tools) or None,
+                tools=tools or None,
                 documents=None,
             )
         except ModelError:
@@ -164,11 +165,26 @@ def _checked_calls(calls: object, field: str) -> list[Mapping[str, Any]]:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             raise InputError("names no function", field=f"{field}[{i}]", remedy="Give function.name and arguments.")
+        arguments = f"{field}[{i}].function.arguments"
         if not isinstance(function.get("arguments"), Mapping):
-            raise InputError(
-                "is not an object", field=f"{field}[{i}].function.arguments", remedy="Give names and values."
-            )
+            raise InputError("is not an object", field=arguments, remedy="Give names and values.")
+        _check_json(function["arguments"], arguments)
     return list(calls)
+
+
+def _checked_tools(tools: object) -> list[Mapping[str, Any]]:
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise InputError("is not a list of objects", field="tools", remedy="Give descriptions as in OpenAI's API.")
+    _check_json(tools, "tools")
+    return list(tools)
+
+
+def _check_json(value: object, field: str) -> None:
+    """Raises InputError for what ``to_json`` could not write into a prompt."""
+    try:
+        to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"holds what JSON cannot: {error}", field=field, remedy="Give plain JSON values.") from error
 
 
 def _not_text(field: str) -> InputError:

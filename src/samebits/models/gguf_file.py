@@ -204,7 +204,9 @@ class _Header:
             self._fail(f"is truncated or damaged: {count} {what} announced, {left} bytes left")
 
     def _fail(self, message: str) -> NoReturn:
-        raise ModelError(f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again.")
+        raise ModelError(
+            f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again."
+        )
 
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")

@@ -48,7 +48,9 @@ def _open(path: Path) -> ModelSource:
     if not path.exists():
         raise ModelError(f"there is no file or folder {path}", field="model", remedy=_REMEDY)
     if path.suffix == ".safetensors":
-        raise ModelError(f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json.")
+        raise ModelError(
+            f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json."
+        )
     return load_gguf(path)
 
 
