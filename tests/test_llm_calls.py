@@ -140,7 +140,9 @@ def test_dates_of_both_kinds_are_taken() -> None:
         ({"max_batch": 10**5000}, "max_batch"),
         ({"threads": 10**5000}, "threads"),
         ({"profile": 5}, "profile"),
+        ({"profile": np.array(["fp32", "bf16"])}, "profile"),
         ({"isa": b"x"}, "isa"),
+        ({"isa": np.array([], str)}, "isa"),
     ],
 )
 def test_settings_of_wrong_types_are_refused_by_name(keys: dict[str, Any], field: str) -> None:

@@ -94,7 +94,7 @@ class LLM:
         prefix_cache: bool = True,
     ) -> None:
         profiles = (*PROFILES, "vendor")
-        if profile not in profiles:
+        if not isinstance(profile, str) or profile not in profiles:
             raise InputError(
                 f"{shown(profile)} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
             )

@@ -15,7 +15,7 @@ from tests.repo.config_tables import DOCUMENT, rendered
 
 from samebits import LLM
 from samebits.api.auth import read_api_keys
-from samebits.api.config import ModelConfig, ServerConfig, make_config, read_config
+from samebits.api.config import ModelConfig, ServerConfig, make_config, name_of, read_config
 from samebits.cli.app import app
 from samebits.cli.serve import _FILE_ONLY
 from samebits.errors import InputError
@@ -51,6 +51,10 @@ def test_a_file(tmp_path: Path) -> None:
         ({"models": {}}, "models"),
         ({"models": ["a"]}, "models"),
         ({"models": {"a": None}}, "models.a"),
+        ({"models": {"": {}}}, "models"),
+        ({"models": {" ": {}}}, "models"),
+        ({"models": {"a\nb": {}}}, "models"),
+        (MODELS | {"request_timeout": float("nan")}, "request_timeout"),
         ({"models": {"a": {"paht": "x"}}}, "models.a.paht"),
         ({"models": {"a": {"engine": "vllm"}}}, "models.a.engine"),
         ({"models": {"a": {"threads": "2"}}}, "models.a.threads"),
@@ -87,6 +91,15 @@ def test_what_is_wrong_is_named(values: Any, field: str) -> None:
         make_config(values)
     assert caught.value.field == field
     assert "pydantic" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [("smollm2", "smollm2"), ("a/b.gguf", "b"), ("a/b/", "b"), (".", "here"), ("x/..", "here")]
+)
+def test_a_model_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, name: str) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert name_of(path) == name
 
 
 @pytest.mark.parametrize("content", ["- a\n", "a: [\n", "1: 2\n", "a: !!python/object:os.system {}\n", "\x00"])
@@ -139,7 +152,7 @@ def test_a_number_that_is_none_is_not_taken_for_a_default(tmp_path: Path, line: 
     path = tmp_path / "config.yaml"
     path.write_text("models: {m: {path: x}}\n" + line.format(number))
     with pytest.raises(InputError, match="is no finite number") as caught:
-        read_config(path)
+        make_config(read_config(path))
     assert caught.value.field == place
     path.write_text("models: {m: {path: x}}\n" + line.format(1.0))
     make_config(read_config(path))

@@ -11,7 +11,7 @@ from fakes import CONTEXT, EOS, VOCAB, Answer, FakeDecoder, FakeStream, Run, alo
 
 from samebits.engine import Engine, Request, SamplingParams, sampler
 from samebits.engine.pages import PagePool
-from samebits.errors import CapacityError, ContextLengthError, InputError, NumericsError
+from samebits.errors import CapacityError, ContextLengthError, InputError, NumericsError, shown
 
 REQUESTS = some_requests(16, seed=5)
 EXPECTED = [alone(r) for r in REQUESTS]
@@ -237,9 +237,9 @@ def test_an_empty_prompt_is_refused() -> None:
     refuse(request(()), InputError, "prompt: has no tokens")
 
 
-@pytest.mark.parametrize("token", [-1, VOCAB, 2**31, 10**30])
+@pytest.mark.parametrize("token", [-1, VOCAB, 2**31, 10**30, 10**5000], ids=shown)
 def test_an_id_outside_the_vocabulary_is_refused(token: int) -> None:
-    refuse(request((1, token)), InputError, f"prompt: token id {token} is outside", f"0 to {VOCAB - 1}")
+    refuse(request((1, token)), InputError, f"prompt: token id {shown(token)} is outside", f"0 to {VOCAB - 1}")
 
 
 @pytest.mark.parametrize("values", [{"logit_bias": {VOCAB: 1.0}}, {"stop_token_ids": [3, VOCAB]}])

@@ -67,9 +67,14 @@ def test_a_template_that_fails_is_an_input_error(source: str) -> None:
         render(source)
 
 
-def test_a_template_that_is_not_jinja_is_a_model_error() -> None:
+@pytest.mark.parametrize(
+    "source",
+    ["{% if %}", "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "{{ " + "-" * 3000 + "1 }}", "{{ 10**10000 }}"],
+    ids=["syntax", "depth", "signs", "number"],
+)
+def test_a_template_that_cannot_be_read_is_a_model_error(source: str) -> None:
     with pytest.raises(ModelError, match="not valid"):
-        render("{% if %}")
+        render(source)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -16,7 +17,7 @@ from samebits.models.gguf_source import load_gguf
 
 
 def comparable(value: object) -> object:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    return list(value) if isinstance(value, tuple) else value
 
 
 def assert_same_as_gguf(path: Path) -> None:
@@ -83,6 +84,26 @@ def test_damaged_headers_give_model_errors_and_no_large_memory(write_gguf: Calla
     tracemalloc.stop()
     assert refused > 100
     assert peak < 16 * 2**20
+
+
+@pytest.mark.parametrize("value", [[1, 2], [0.5, 1.5], [True, False], ["a", "b"]])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "split.count",
+        "general.alignment",
+        "general.sampling.top_k",
+        "llama.block_count",
+        "llama.rope.scaling.type",
+        "tokenizer.ggml.model",
+        "tokenizer.ggml.pre",
+        "tokenizer.ggml.bos_token_id",
+        "tokenizer.chat_template",
+    ],
+)
+def test_an_array_in_place_of_one_value_is_refused(write_gguf: Callable[..., Path], key: str, value: list[Any]) -> None:
+    with pytest.raises(ModelError):
+        load_gguf(write_gguf({key: value}))
 
 
 def test_a_huge_number_of_layers_ends_at_the_first_missing_one(write_gguf: Callable[..., Path]) -> None:

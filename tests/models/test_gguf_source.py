@@ -88,7 +88,7 @@ def test_weights_digest_is_that_of_the_file(write_gguf: Write) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"general.architecture": "qwen2"}, "architecture qwen2.*llama"),
+        ({"general.architecture": "qwen2"}, "architecture 'qwen2'.*llama"),
         ({"llama.expert_count": 8}, "expert_count is 8"),
         ({"llama.rope.scaling.type": "yarn"}, "rope.scaling.type is 'yarn'"),
         ({"llama.rope.dimension_count": 2}, "rope.dimension_count is 2"),

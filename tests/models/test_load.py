@@ -34,6 +34,10 @@ def test_paths_that_are_no_model(tmp_path: Path) -> None:
         load_source(tmp_path / "nothing.gguf")
     with pytest.raises(ModelError, match=r"config.json: cannot be read"):
         load_source(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(ModelError, match="is neither a file nor a folder"):
+            load_source(path)
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"x")
     with pytest.raises(ModelError, match="weights only"):

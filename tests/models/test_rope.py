@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samebits.errors import InputError
 from samebits.models import RopeScaling, inverse_frequencies, load_source
 from samebits.models.config import ModelConfig
+from samebits.numerics.rope import rope_tables
 
 
 def config(theta: float, dim: int, scaling: RopeScaling | None = None) -> ModelConfig:
@@ -52,6 +54,12 @@ def test_llama3_has_three_regions() -> None:
     expected = 1 / ((1 - smooth) / 8 + smooth)
     # Two binary32 roundings in the ratio, 2⁻²⁴ each, and binary64 beside them.
     assert (np.abs(ratio[between] / expected - 1) < 2.5 * 2.0**-24).all()
+
+
+@pytest.mark.parametrize("theta", [1e-300, 1e-38])
+def test_a_frequency_beyond_float32_is_refused(theta: float) -> None:
+    with pytest.raises(InputError, match="an angle of inf radians"):
+        rope_tables(inverse_frequencies(config(theta, 64)), 64)
 
 
 def test_from_a_folder(write_folder: Callable[..., Path]) -> None:

@@ -181,6 +181,26 @@ def test_chat_template_file_comes_first(write_folder: Write) -> None:
     assert source.tokenizer.apply_chat_template([{"role": "user", "content": "x"}]) == "from the file"
 
 
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"bos_token": "\ud800"}, "bos_token holds a lone surrogate"),
+        ({"eos_token": {"content": "a\udfff"}}, "eos_token.content holds a lone surrogate"),
+        ({"eos_token": 5}, "eos_token is 5"),
+        ({"unk_token": {"content": []}}, r"unk_token.content is \[\]"),
+        ({"chat_template": 5}, "chat_template is 5"),
+        ({"chat_template": "{{ 1 }}\ud800"}, "chat_template holds a lone surrogate"),
+        ({"chat_template": [{"name": "tool_use"}, {"name": "default", "template": 3}]}, "chat_template is 3"),
+    ],
+)
+def test_special_tokens_and_templates_that_are_no_text_are_refused(
+    write_folder: Write, changes: dict[str, Any], part: str
+) -> None:
+    load_source(write_folder(files={"tokenizer_config.json": {"eos_token": "<eos>"}}))
+    with pytest.raises(ModelError, match=f"tokenizer_config.json: {part}"):
+        load_source(write_folder(files={"tokenizer_config.json": {"eos_token": "<eos>"} | changes}))
+
+
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
 def test_damaged_json_is_a_model_error(write_folder: Write, name: str) -> None:
     with pytest.raises(ModelError, match=name):

@@ -6,6 +6,7 @@ import datetime
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from samebits.errors import InputError
@@ -162,6 +163,26 @@ def test_the_digest_follows_the_form(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_malformed_calls_are_named(message: Any, field: str) -> None:
     with pytest.raises(InputError, match=field):
         render(TEMPLATES["hermes"], [message], [])
+
+
+ITSELF: dict[str, Any] = {}
+ITSELF["a"] = ITSELF
+
+
+@pytest.mark.parametrize("template", ["hermes", "none"])
+@pytest.mark.parametrize("value", [object(), {1}, 10**5000, ITSELF], ids=["object", "set", "digits", "circle"])
+def test_what_json_cannot_hold_is_refused_by_place(template: str, value: Any) -> None:
+    call = {"function": {"name": "f", "arguments": {"x": value}}}
+    with pytest.raises(InputError, match=r"^messages\[0\].tool_calls\[0\].function.arguments: holds what JSON cannot"):
+        render(TEMPLATES[template], [{"role": "assistant", "tool_calls": [call]}], [])
+    with pytest.raises(InputError, match=r"^tools: holds what JSON cannot"):
+        render(TEMPLATES[template], [HI], [{"function": value}])
+
+
+@pytest.mark.parametrize("tools", [5, None, "tool", {"name": "f"}, ["tool"], np.array([1, 2])], ids=repr)
+def test_tools_that_are_no_list_of_objects_are_refused(tools: Any) -> None:
+    with pytest.raises(InputError, match=r"^tools: is not a list of objects"):
+        render(TEMPLATES["hermes"], [HI], tools)
 
 
 def test_a_special_token_can_be_shown(smollm2: ModelSource) -> None:

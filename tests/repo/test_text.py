@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -38,6 +39,29 @@ def test_no_machine_paths() -> None:
             continue  # binary
         found += [f"{path.relative_to(ROOT)}: {hit}" for hit in machine_paths(text)]
     assert not found, "\n".join(found)
+
+
+def unended_remedies(source: str) -> list[int]:
+    """Lines of errors whose remedy is a text that ends with a word, and not as a sentence does."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "remedy":
+            last = node.value.values[-1] if isinstance(node.value, ast.JoinedStr) else node.value
+            if isinstance(last, ast.Constant) and re.search(r"[\w)]$", str(last.value)):
+                found.append(node.value.lineno)
+    return found
+
+
+def test_remedies_are_sentences() -> None:
+    sources = sorted((ROOT / "src").rglob("*.py"))
+    found = [
+        f"{path.relative_to(ROOT)}:{line}" for path in sources for line in unended_remedies(path.read_text("utf-8"))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_negative_control_a_remedy_that_is_no_sentence_is_seen() -> None:
+    assert unended_remedies("f(remedy='Give one')\nf(remedy='Give one.')\nf(remedy=f'Give {x} or more')") == [1, 3]
 
 
 def test_negative_control_a_machine_path_is_seen() -> None:

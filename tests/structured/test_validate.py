@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,22 @@ def test_lone_surrogates_and_depth() -> None:
     assert (
         verdict("[" * 100_000, JsonSchema('{"$ref": "#/$defs/n", "$defs": {"n": {"items": {"$ref": "#"}}}}')) != "valid"
     )
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "-" + "1" * 5000, "[" + "1" * 5000 + "]", '{"a": ' + "1" * 5000 + "}"])
+def test_an_integer_too_long_for_a_message_is_invalid_like_any_other(text: str) -> None:
+    spec = JsonSchema('{"maximum": 5, "minimum": -5, "maxItems": 0, "additionalProperties": {"const": 2}}')
+    assert verdict(text, spec) == verdict(text.replace("1" * 5000, "1" * 50), spec) == "invalid"
+    assert verdict(text, ANY) == "valid"
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "field"), [(None, ANY, "text"), (b"{}", ANY, "text"), ("{}", None, "spec"), ("{}", "{}", "spec")]
+)
+def test_what_is_no_text_or_structure_is_refused_by_name(text: Any, spec: Any, field: str) -> None:
+    with pytest.raises(InputError) as caught:
+        validate(text, spec)
+    assert caught.value.field == field
 
 
 def test_the_place_and_the_keyword_are_named() -> None:

@@ -8,6 +8,7 @@ import dataclasses
 import datetime
 import ipaddress
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
 import yaml
 
-from samebits.errors import InputError
+from samebits.errors import InputError, shown
 from samebits.gateway.levels import Level
 from samebits.gateway.policy import Policy
 from samebits.gateway.settings import CacheConfig, LedgerConfig, TenantConfig, UpstreamConfig
@@ -131,8 +132,6 @@ def read_config(path: Path) -> dict[str, Any]:
         raise InputError(
             f"holds more than {MOST_VALUES} values, aliases written out", field="config", remedy="Use fewer aliases."
         )
-    if (place := _not_finite(content)) is not None:
-        raise InputError("is no finite number", field=place, remedy="Give a number, or leave the key out.")
     return content
 
 
@@ -170,6 +169,8 @@ def make_config(values: Mapping[str, Any]) -> ServerConfig:
     """
     if not values.get("models"):
         raise InputError("names no model", field="models", remedy="Give one, such as smollm2.")
+    if (place := _not_finite(values)) is not None:
+        raise InputError("is no finite number", field=place, remedy="Give a number, or leave the key out.")
     sections: dict[str, Any] = {
         "models": {name: _model(keys, f"models.{name}") for name, keys in _mapping(values["models"], "models").items()}
     }
@@ -180,9 +181,17 @@ def make_config(values: Mapping[str, Any]) -> ServerConfig:
     for name, kind in _SINGLE.items():
         if values.get(name) is not None:
             sections[name] = _checked(kind, values[name], name)
+    for name in sections["models"]:  # it stands in answers, headers and addresses
+        if not name.strip() or not name.isprintable():
+            raise InputError(f"{shown(name)} is no name", field="models", remedy="Use printable characters.")
     rest = {name: value for name, value in values.items() if name not in _SECTIONS}
     config: ServerConfig = _checked(ServerConfig, rest, "", without=_SECTIONS, given=sections)
     return config
+
+
+def name_of(path: str) -> str:
+    """The name that a model is served under where only its path is given: the last part, without ``.gguf``."""
+    return Path(os.path.abspath(path)).name.removesuffix(".gguf")  # absolute: the last part of "." is no name
 
 
 def _mapping(value: Any, place: str) -> Mapping[str, Any]:

@@ -125,7 +125,7 @@ def check_locked(file: Path, settings: ServerConfig, llms: Mapping[str, LLM], *,
 
 
 def _settings(model: str | None, config: Path | None, profile: str | None) -> ServerConfig:
-    from samebits.api.config import make_config, read_config
+    from samebits.api.config import make_config, name_of, read_config
 
     if config is not None:
         if profile is not None:
@@ -133,7 +133,7 @@ def _settings(model: str | None, config: Path | None, profile: str | None) -> Se
         return make_config(read_config(config))
     assert model is not None
     keys = {"path": model} | ({"profile": profile} if profile is not None else {})
-    return make_config({"models": {Path(model).name.removesuffix(".gguf"): keys}})
+    return make_config({"models": {name_of(model): keys}})
 
 
 def _files(paths: list[Path]) -> list[tuple[str, Path]]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from samebits.api.config import ModelConfig, ServerConfig, make_config, read_config
+from samebits.api.config import ModelConfig, ServerConfig, make_config, name_of, read_config
 from samebits.errors import InputError
 
 _KEYS = {key.name: key for kind in (ModelConfig, ServerConfig) for key in fields(kind)}
@@ -106,7 +106,7 @@ def _merged(values: dict[str, Any], model: str | None, flags: dict[str, Any]) ->
     of_model = {name: flags.pop(name) for name in _MODEL_KEYS if name in flags}
     merged = values | flags
     if model is not None:
-        merged["models"] = {Path(model).name.removesuffix(".gguf"): {"path": model}}
+        merged["models"] = {name_of(model): {"path": model}}
     models = merged.setdefault("models", {})
     if of_model:
         if not isinstance(models, dict) or len(models) != 1:

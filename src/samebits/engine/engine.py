@@ -25,7 +25,7 @@ from samebits.engine.request import Completion, Event, FinishReason, Request, Se
 from samebits.engine.sampler import Sampled, sample_rows
 from samebits.engine.scheduler import Limits, Plan, View, plan_step
 from samebits.engine.stops import StopMatcher
-from samebits.errors import CapacityError, ConstraintError, ContextLengthError, InputError, SamebitsError
+from samebits.errors import CapacityError, ConstraintError, ContextLengthError, InputError, SamebitsError, shown
 from samebits.models.batch import Batch
 
 
@@ -162,7 +162,7 @@ class Engine:
         for token in prompt:
             if not 0 <= token < self.model.vocab_size:
                 raise InputError(
-                    f"token id {token} is outside the vocabulary",
+                    f"token id {shown(token)} is outside the vocabulary",
                     field="prompt",
                     remedy=f"Ids go from 0 to {self.model.vocab_size - 1}.",
                 )
@@ -375,19 +375,19 @@ class Engine:
             if sequence.constraint is not None:
                 sequence.constraint.accept(token)
                 complete = sequence.constraint.finished
-            shown = sequence.stops.push(sequence.stream.push(token))
+            text = sequence.stops.push(sequence.stream.push(token))
         except ConstraintError as error:
             return self._finish(sequence, "error", error=error, token_id=token)
         except Exception as fault:  # a fault in one request's text must not end the step for the others
             return self._finish(sequence, "error", error=_undecodable(fault), token_id=token)
-        sequence.text.append(shown)
+        sequence.text.append(text)
         if sequence.stops.matched is not None:
-            return self._finish(sequence, "stop", sequence.stops.matched, token_id=token, text=shown)
+            return self._finish(sequence, "stop", sequence.stops.matched, token_id=token, text=text)
         if complete:
-            return self._finish(sequence, "stop", token_id=token, text=shown)
+            return self._finish(sequence, "stop", token_id=token, text=text)
         if len(sequence.tokens) >= sequence.max_total:
-            return self._finish(sequence, "length", token_id=token, text=shown)
-        return Event(sequence.request_id, sequence.index, token, shown)
+            return self._finish(sequence, "length", token_id=token, text=text)
+        return Event(sequence.request_id, sequence.index, token, text)
 
     def _finish(
         self,

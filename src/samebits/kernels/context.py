@@ -50,7 +50,7 @@ class Context(_core.Context):
         isas = available_isas()
         if isa is None:
             isa = isas[-1]
-        if isa not in isas:
+        if not isinstance(isa, str) or isa not in isas:
             raise InputError(
                 f"{shown(isa)} is not available here", field="isa", remedy=f"Choose one of: {', '.join(isas)}."
             )

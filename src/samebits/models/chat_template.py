@@ -52,9 +52,10 @@ class ChatTemplate:
         """
         checked: Sequence[Mapping[str, Any]] = [_checked_message(message, i) for i, message in enumerate(messages)]
         if not checked:
-            raise InputError("is empty", field="messages", remedy="Send at least one message")
+            raise InputError("is empty", field="messages", remedy="Send at least one message.")
+        tools = _checked_tools(tools)
         if not self.takes_tools:
-            checked, tools = with_tools_in_text(checked, tools), ()
+            checked, tools = with_tools_in_text(checked, tools), []
         midnight = datetime.datetime.combine(date, datetime.time())
         try:
             return self._compiled.render(
@@ -62,7 +63,7 @@ class ChatTemplate:
                 messages=checked,
                 add_generation_prompt=add_generation_prompt,
                 strftime_now=midnight.strftime,
-                tools=list(tools) or None,
+                tools=tools or None,
                 documents=None,
             )
         except ModelError:
@@ -71,7 +72,7 @@ class ChatTemplate:
             raise InputError(
                 f"the model's chat template refuses them: {error}",
                 field="messages",
-                remedy="Follow the order of roles that the template expects",
+                remedy="Follow the order of roles that the template expects.",
             ) from error
 
     @cached_property
@@ -107,11 +108,11 @@ class ChatTemplate:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except jinja2.TemplateError as error:
+        except Exception as error:  # one that is nested too deeply, or holds a huge number, is no TemplateError
             raise ModelError(
                 f"the chat template is not valid: {error}",
                 field=self._where,
-                remedy="Download the file again",
+                remedy="Download the file again.",
             ) from error
 
 
@@ -134,14 +135,14 @@ _OTHER_KEYS: Final = {"assistant": {"tool_calls"}, "tool": {"tool_call_id", "nam
 def _checked_message(message: object, index: int) -> dict[str, Any]:
     field = f"messages[{index}]"
     if not isinstance(message, Mapping):
-        raise InputError("is not an object", field=field, remedy="Give role and content")
+        raise InputError("is not an object", field=field, remedy="Give role and content.")
     role = message.get("role")
     if not isinstance(role, str):
         raise _not_text(f"{field}.role")
     known = {"role", "content"} | _OTHER_KEYS.get(role, set())
     unknown = sorted(map(str, message.keys() - known))
     if unknown:
-        remedy = f"Give {', '.join([*sorted(known - {'role', 'content'}), 'role'])} and content only"
+        remedy = f"Give {', '.join([*sorted(known - {'role', 'content'}), 'role'])} and content only."
         raise InputError(f"has the unknown key {unknown[0]!r}", field=field, remedy=remedy)
     checked: dict[str, Any] = {"role": role, "content": message.get("content")}
     calls = message.get("tool_calls")
@@ -159,20 +160,35 @@ def _checked_message(message: object, index: int) -> dict[str, Any]:
 
 def _checked_calls(calls: object, field: str) -> list[Mapping[str, Any]]:
     if not isinstance(calls, list | tuple) or not calls:
-        raise InputError("is not a list of calls", field=field, remedy="Give at least one call, or leave it out")
+        raise InputError("is not a list of calls", field=field, remedy="Give at least one call, or leave it out.")
     for i, call in enumerate(calls):
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise InputError("names no function", field=f"{field}[{i}]", remedy="Give function.name and arguments")
+            raise InputError("names no function", field=f"{field}[{i}]", remedy="Give function.name and arguments.")
+        arguments = f"{field}[{i}].function.arguments"
         if not isinstance(function.get("arguments"), Mapping):
-            raise InputError(
-                "is not an object", field=f"{field}[{i}].function.arguments", remedy="Give names and values"
-            )
+            raise InputError("is not an object", field=arguments, remedy="Give names and values.")
+        _check_json(function["arguments"], arguments)
     return list(calls)
 
 
+def _checked_tools(tools: object) -> list[Mapping[str, Any]]:
+    if not isinstance(tools, list | tuple) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise InputError("is not a list of objects", field="tools", remedy="Give descriptions as in OpenAI's API.")
+    _check_json(tools, "tools")
+    return list(tools)
+
+
+def _check_json(value: object, field: str) -> None:
+    """Raises InputError for what ``to_json`` could not write into a prompt."""
+    try:
+        to_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"holds what JSON cannot: {error}", field=field, remedy="Give plain JSON values.") from error
+
+
 def _not_text(field: str) -> InputError:
-    return InputError("is missing or not text", field=field, remedy="Give it as a string")
+    return InputError("is missing or not text", field=field, remedy="Give it as a string.")
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -1,7 +1,6 @@
 """The shape of a Llama model, from Hugging Face's config.json or GGUF metadata.
 
-Nothing is assumed in silence: a setting that would change the result and is not implemented is refused by
-    name.
+Nothing is assumed in silence: a setting that would change the result and is not implemented is refused by name.
 """
 
 from __future__ import annotations
@@ -182,9 +181,9 @@ def _hf_architecture(raw: Mapping[str, Any], where: str) -> str:
 
 def _refuse_architecture(name: object, supported: str, where: str) -> NoReturn:
     raise ModelError(
-        f"has the architecture {name}, which is not supported",
+        f"has the architecture {shown(name)}, which is not supported",
         field=where,
-        remedy=f"Use a model of {supported}",
+        remedy=f"Use a model of {supported}.",
     )
 
 
@@ -245,5 +244,5 @@ def _checked(where: str, *, trained_context: int, sliding_window: int | None, **
         }
     for problem, found in problems.items():
         if found:
-            raise ModelError(problem, field=where, remedy="Use an undamaged model of a supported shape")
+            raise ModelError(problem, field=where, remedy="Use an undamaged model of a supported shape.")
     return config

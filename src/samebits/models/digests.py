@@ -1,7 +1,7 @@
 """The digest of model files.
 
-One file: ``sha256:`` of its bytes. Several: the digest of one ASCII line ``<sha256 in hex>  <file name>\\n``
-    per file, in the order given, which is the output of the ``sha256sum`` command and can be checked with it.
+One file: ``sha256:`` of its bytes. Several: the digest of one ASCII line ``<sha256 in hex>  <file name>\\n`` per file,
+in the order given, which is the output of the ``sha256sum`` command and can be checked with it.
 """
 
 from __future__ import annotations

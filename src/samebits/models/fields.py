@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -11,6 +12,7 @@ from typing import Any, Final, NoReturn
 from samebits.errors import ModelError, shown
 
 _GREATEST_SIZE: Final = 2**31 - 1  # ids and positions are int32
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")  # JSON may hold one alone
 
 
 class _Required:
@@ -61,6 +63,15 @@ class Fields:
             self.fail(key, f"is {shown(value)}, not true or false")
         return value
 
+    def optional_text(self, key: str) -> str | None:
+        """Unicode text; None where the key is absent or null."""
+        value = self._get(key, None)
+        if value is not None and not isinstance(value, str):
+            self.fail(key, f"is {shown(value)}, not text")
+        if value is not None and _SURROGATE.search(value):
+            self.fail(key, "holds a lone surrogate, which is not Unicode text")
+        return value
+
     def refuse_unless(self, key: str, supported: Sequence[object], *, default: object) -> None:
         """Raise unless the value is one that is implemented."""
         value = self._get(key, default)
@@ -69,7 +80,7 @@ class Fields:
 
     def fail(self, key: str, message: str) -> NoReturn:
         raise ModelError(
-            f"{self._prefix}{key} {message}", field=self._where, remedy="Use a model with a supported value"
+            f"{self._prefix}{key} {message}", field=self._where, remedy="Use a model with a supported value."
         )
 
     def _get(self, key: str, default: object) -> Any:
@@ -102,10 +113,10 @@ def read_json_object(path: Path) -> dict[str, Any]:
         value = json.loads(path.read_bytes())
     except OSError as error:
         raise ModelError(
-            f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder"
+            f"cannot be read ({error.strerror})", field=str(path), remedy="Download the whole model folder."
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ModelError("is not JSON", field=str(path), remedy="Download the file again") from error
+        raise ModelError("is not JSON", field=str(path), remedy="Download the file again.") from error
     if not isinstance(value, dict):
-        raise ModelError("is not a JSON object", field=str(path), remedy="Download the file again")
+        raise ModelError("is not a JSON object", field=str(path), remedy="Download the file again.")
     return value

@@ -135,7 +135,7 @@ def read_generation_defaults(folder: Path) -> GenerationDefaults:
     sampled = given.get("do_sample")
     if not isinstance(sampled, bool | None):
         raise ModelError(
-            f"do_sample is {shown(sampled)}, not true or false", field=str(path), remedy="Correct the file"
+            f"do_sample is {shown(sampled)}, not true or false", field=str(path), remedy="Correct the file."
         )
     if sampled is False or (sampled and "temperature" not in values):
         values["temperature"] = Default(float(sampled), f"{FILE_NAME}: do_sample")
@@ -172,7 +172,7 @@ def token_ids(value: Any, key: str, path: Path) -> tuple[int, ...]:
     """
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids):
-        raise ModelError(f"{key} is {shown(value)}, not token ids", field=str(path), remedy="Correct the file")
+        raise ModelError(f"{key} is {shown(value)}, not token ids", field=str(path), remedy="Correct the file.")
     return tuple(ids)
 
 
@@ -190,7 +190,7 @@ def _number(value: Any, key: str, parameter: str, where: str) -> int | float:
     integer = parameter in ("top_k", "max_tokens")
     number = finite(value)
     if number is None or (integer and not isinstance(value, int)):
-        raise ModelError(f"{key} is {shown(value)}, not a number", field=where, remedy="Correct the file")
+        raise ModelError(f"{key} is {shown(value)}, not a number", field=where, remedy="Correct the file.")
     if parameter == "top_k":
         return max(0, int(value))  # both formats know a negative one as "off"
     return int(value) if integer else number
@@ -204,4 +204,4 @@ def _digest(content: Mapping[str, Any], where: str) -> str:
     try:
         return digest_json(content)
     except InputError as error:  # Python's reader takes NaN and lone surrogates, the canonical form does not
-        raise ModelError(f"has no canonical form ({error})", field=where, remedy="Correct the file") from error
+        raise ModelError(f"has no canonical form ({error})", field=where, remedy="Correct the file.") from error

@@ -1,8 +1,7 @@
 """Reading a GGUF file: metadata and where each tensor lies. Versions 2 and 3, little-endian.
 
-Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf``
-    package: docs/design/0005-gguf-reader.md. Every length is checked against the bytes that are there before
-    anything is allocated.
+Format: the GGUF specification in the ggml repository (docs/gguf.md). Why not the reader of the ``gguf`` package:
+docs/design/0005-gguf-reader.md. Every length is checked against the bytes that are there before anything is allocated.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from typing import Any, Final, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from samebits.errors import ModelError
+from samebits.errors import ModelError, shown
 
-MetadataValue = bool | int | float | str | list[str] | npt.NDArray[np.generic]
+# An array is a list of texts or a tuple of numbers, so that each value compares with any other by a plain truth value.
+MetadataValue = bool | int | float | str | list[str] | tuple[bool | int | float, ...]
 
 _STRING, _ARRAY = 8, 9
 _NUMBERS: Final[Mapping[int, np.dtype[Any]]] = {
@@ -101,9 +101,9 @@ def read_gguf(path: Path) -> GgufFile:
     try:
         data = np.memmap(path, np.uint8, mode="r")
     except OSError as error:
-        raise ModelError(f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path") from error
+        raise ModelError(f"cannot be read ({error.strerror})", field=str(path), remedy="Check the path.") from error
     except ValueError as error:  # numpy refuses to map an empty file
-        raise ModelError("is empty", field=str(path), remedy="Download the file again") from error
+        raise ModelError("is empty", field=str(path), remedy="Download the file again.") from error
     return _Header(path, data).parse()
 
 
@@ -130,11 +130,11 @@ class _Header:
         for _ in range(pair_count):
             key = self._string()
             if key in metadata:
-                self._fail(f"has the metadata key {key!r} twice")
+                self._fail(f"has the metadata key {shown(key)} twice")
             metadata[key] = self._value()
         alignment = metadata.get("general.alignment", 32)
         if not isinstance(alignment, int) or alignment < 8 or alignment % 8 != 0:
-            self._fail(f"has general.alignment {alignment}, not a multiple of 8")
+            self._fail(f"has general.alignment {shown(alignment)}, not a multiple of 8")
         return GgufFile(self._path, self._data, metadata, self._tensors(tensor_count, alignment))
 
     def _tensors(self, count: int, alignment: int) -> dict[str, TensorEntry]:
@@ -146,13 +146,13 @@ class _Header:
             name = self._string()
             dimensions = self._unsigned(4)
             if dimensions > _MAX_DIMENSIONS:
-                self._fail(f"gives tensor {name!r} {dimensions} dimensions, more than {_MAX_DIMENSIONS}")
+                self._fail(f"gives tensor {shown(name)} {dimensions} dimensions, more than {_MAX_DIMENSIONS}")
             shape = tuple(self._unsigned(8) for _ in range(dimensions))[::-1]
             number, offset = self._unsigned(4), self._unsigned(8)
             if name in listed:
-                self._fail(f"has tensor {name!r} twice")
+                self._fail(f"has tensor {shown(name)} twice")
             if offset % alignment != 0:
-                self._fail(f"puts tensor {name!r} at {offset}, not a multiple of the alignment {alignment}")
+                self._fail(f"puts tensor {shown(name)} at {offset}, not a multiple of the alignment {alignment}")
             listed[name] = TensorEntry(shape, TENSOR_TYPES.get(number, f"number {number}"), offset)
         base = math.ceil(self._at / alignment) * alignment
         return {name: TensorEntry(t.shape, t.type_name, base + t.start) for name, t in listed.items()}
@@ -162,15 +162,14 @@ class _Header:
         if kind == _STRING:
             return self._string()
         if kind != _ARRAY:
-            scalar: bool | int | float = self._numbers(kind, 1)[0].item()
-            return scalar
+            return self._numbers(kind, 1)[0]
         kind, count = self._unsigned(4), self._unsigned(8)
         if kind != _STRING:
             return self._numbers(kind, count)
         self._expect(count, _LEAST_STRING_BYTES, "strings of an array")
         return [self._string() for _ in range(count)]
 
-    def _numbers(self, kind: int, count: int) -> npt.NDArray[np.generic]:
+    def _numbers(self, kind: int, count: int) -> tuple[bool | int | float, ...]:
         if kind not in _NUMBERS:
             self._fail(f"has a metadata value of unknown type {kind}")
         dtype = _NUMBERS[kind]
@@ -179,7 +178,7 @@ class _Header:
         self._at += count * dtype.itemsize
         if dtype.kind == "b" and np.any(self._data[start : self._at] > 1):
             self._fail("has a truth value that is neither 0 nor 1")
-        return self._data[start : self._at].view(dtype)
+        return tuple(self._data[start : self._at].view(dtype).tolist())
 
     def _string(self) -> str:
         length = self._unsigned(8)
@@ -205,7 +204,9 @@ class _Header:
             self._fail(f"is truncated or damaged: {count} {what} announced, {left} bytes left")
 
     def _fail(self, message: str) -> NoReturn:
-        raise ModelError(f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again")
+        raise ModelError(
+            f"{message} (header byte {self._at})", field=str(self._path), remedy="Download the file again."
+        )
 
 
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")

@@ -50,7 +50,7 @@ def load_gguf(path: Path) -> ModelSource:
         raise ModelError(
             "is one part of a split model",
             field=where,
-            remedy="Merge the parts with llama-gguf-split --merge",
+            remedy="Merge the parts with llama-gguf-split --merge.",
         )
     stored = {name: _tensor(file, name, entry) for name, entry in file.tensors.items()}
     factors = stored.pop(_ROPE_FACTORS, None)
@@ -60,7 +60,7 @@ def load_gguf(path: Path) -> ModelSource:
         raise ModelError(
             "tensor token_embd.weight is missing or not a matrix",
             field=where,
-            remedy="Download the file again",
+            remedy="Download the file again.",
         )
     config = config_from_gguf(
         file.metadata,
@@ -75,7 +75,7 @@ def load_gguf(path: Path) -> ModelSource:
         raise ModelError(
             f"has {tokenizer.vocab_size} tokens and an embedding of {config.vocab_size} rows",
             field=where,
-            remedy="Download the file again",
+            remedy="Download the file again.",
         )
     return ModelSource(
         config=config,
@@ -133,19 +133,19 @@ def _tensor(file: GgufFile, name: str, entry: TensorEntry) -> RawTensor:
         raise ModelError(
             f"tensor {name} has the weight type {entry.type_name}, which is not supported",
             field=where,
-            remedy=f"Use a file with {', '.join(WEIGHT_FORMATS)}",
+            remedy=f"Use a file with {', '.join(WEIGHT_FORMATS)}.",
         )
     if len(entry.shape) not in (1, 2) or 0 in entry.shape or entry.shape[-1] % weights.elements != 0:
         raise ModelError(
             f"tensor {name} of shape {entry.shape} is not whole rows of {entry.type_name}",
             field=where,
-            remedy="Download the file again",
+            remedy="Download the file again.",
         )
     stop = entry.start + math.prod(entry.shape) // weights.elements * weights.nbytes
     if stop > len(file.data):
         raise ModelError(
             f"is truncated: tensor {name} ends at byte {stop} of {len(file.data)}",
             field=where,
-            remedy="Download the file again",
+            remedy="Download the file again.",
         )
     return RawTensor(entry.shape, entry.type_name, file.data[entry.start : stop])

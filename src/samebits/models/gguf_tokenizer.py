@@ -1,8 +1,7 @@
 """A tokenizer from the metadata of a GGUF file.
 
 GGUF names the way text is cut (``tokenizer.ggml.pre``) but does not hold it; the rules here are those of the
-tokenizer.json files the names stand for. A name without a rule here is refused: another rule would give other
-ids.
+tokenizer.json files the names stand for. A name without a rule here is refused: another rule would give other ids.
 """
 
 from __future__ import annotations
@@ -11,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
 import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
+from samebits.errors import shown
 from samebits.models.chat_template import ChatTemplate
 from samebits.models.fields import Fields
 from samebits.models.tokenizer import SpecialTokens, Tokenizer
@@ -81,7 +80,7 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
     elif model == "llama":
         backend, adds_bos = _sentence_piece(vocabulary), True
     else:
-        vocabulary.fields.fail("model", f"is {model!r}; gpt2 and llama are supported")
+        vocabulary.fields.fail("model", f"is {shown(model)}; gpt2 and llama are supported")
     _add_tokens(backend, vocabulary)
     special = _special_tokens(vocabulary)
     if vocabulary.fields.boolean("add_eos_token", default=False):
@@ -91,8 +90,8 @@ def tokenizer_from_gguf(metadata: Mapping[str, Any], where: str) -> Tokenizer:
         backend.post_processor = processors.TemplateProcessing(
             single=[bos, "$A"], pair=[bos, "$A", "$B"], special_tokens=[(bos, special.bos_id)]
         )
-    template = metadata.get("tokenizer.chat_template")
-    return Tokenizer(backend, special, ChatTemplate(template, where) if isinstance(template, str) else None, where)
+    template = Fields(metadata, where).optional_text("tokenizer.chat_template")
+    return Tokenizer(backend, special, None if template is None else ChatTemplate(template, where), where)
 
 
 class _Vocabulary:
@@ -101,7 +100,7 @@ class _Vocabulary:
     Attributes:
         tokens: text of each id.
         ids: id of each text.
-        types: GGUF's token type of each id, int32.
+        types: GGUF's token type of each id.
     """
 
     def __init__(self, fields: Fields) -> None:
@@ -118,12 +117,12 @@ class _Vocabulary:
             self.fields.fail(key, "is missing or not a list of strings")
         return value
 
-    def numbers(self, key: str) -> list[Any]:
+    def numbers(self, key: str) -> tuple[float, ...]:
         """One number for each token."""
         value = self.fields.raw.get(key)
-        if not isinstance(value, np.ndarray) or len(value) != len(self.tokens):
+        if not isinstance(value, tuple) or len(value) != len(self.tokens):
             self.fields.fail(key, f"does not have one number for each of {len(self.tokens)} tokens")
-        return list(value.tolist())
+        return value
 
     def token_id(self, key: str) -> int | None:
         """The id that a key names; None where the file has no such key."""
@@ -131,7 +130,7 @@ class _Vocabulary:
         if value is None:
             return None
         if not isinstance(value, int) or not 0 <= value < len(self.tokens):
-            self.fields.fail(key, f"is {value!r}, not the id of a token")
+            self.fields.fail(key, f"is {shown(value)}, not the id of a token")
         return value
 
 
@@ -141,7 +140,7 @@ def _byte_level(vocabulary: _Vocabulary) -> tuple[tokenizers.Tokenizer, bool]:
     name = fields.raw.get("pre")
     cut = _CUTS.get(name) if isinstance(name, str) else None
     if cut is None:
-        fields.fail("pre", f"is {name!r}; supported: {', '.join(_CUTS)}")
+        fields.fail("pre", f"is {shown(name)}; supported: {', '.join(_CUTS)}")
     merges: list[tuple[str, str]] = []
     for merge in vocabulary.strings("merges"):
         left, _, right = merge.partition(" ")

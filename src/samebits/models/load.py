@@ -46,9 +46,13 @@ def _open(path: Path) -> ModelSource:
     if path.is_dir():
         return load_folder(path)
     if not path.exists():
-        raise ModelError(f"there is no file or folder {path}", field="model", remedy=_REMEDY)
+        raise ModelError(f"there is no file or folder {shown(str(path))}", field="model", remedy=_REMEDY)
+    if not path.is_file():  # to open a pipe would wait for somebody who writes
+        raise ModelError(f"{shown(str(path))} is neither a file nor a folder", field="model", remedy=_REMEDY)
     if path.suffix == ".safetensors":
-        raise ModelError(f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json")
+        raise ModelError(
+            f"{path} is weights only", field="model", remedy="Give the folder that also holds config.json."
+        )
     return load_gguf(path)
 
 

@@ -22,7 +22,8 @@ def inverse_frequencies(config: ModelConfig) -> npt.NDArray[np.float32]:
         plain = [float(theta ** (Decimal(-2 * i) / dim)) for i in range(dim // 2)]
     if config.rope_scaling is not None:
         plain = [_scaled(f, i, config.rope_scaling) for i, f in enumerate(plain)]
-    return np.array(plain, np.float64).astype(np.float32)
+    with np.errstate(over="ignore"):  # rope_tables refuses an infinite one
+        return np.array(plain, np.float64).astype(np.float32)
 
 
 def _scaled(f: float, i: int, scaling: RopeScaling) -> float:

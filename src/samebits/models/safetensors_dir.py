@@ -1,7 +1,7 @@
 """A model from a Hugging Face folder: config.json, safetensors in one file or in shards, tokenizer.json.
 
-The safetensors library gives numpy no bfloat16, so the header (a length, then JSON) is read here and weights
-stay mapped.
+The safetensors library gives numpy no bfloat16, so the header (a length, then JSON) is read here and weights stay
+mapped.
 Format: the safetensors README, section "Format".
 """
 
@@ -101,7 +101,7 @@ def _tensor(path: Path, name: str, entry: Any, data: Bytes) -> RawTensor:
         case _:
             _fail(path, f"is damaged: tensor {name} has no dtype, shape and data_offsets")
     if dtype not in ("F32", "F16", "BF16"):
-        _fail(path, f"tensor {name} has the type {dtype}, which is not supported", "Use F32, F16 or BF16")
+        _fail(path, f"tensor {name} has the type {dtype}, which is not supported", "Use F32, F16 or BF16.")
     if len(shape) not in (1, 2) or not all(type(n) is int and n > 0 for n in shape):
         _fail(path, f"tensor {name} of shape {shape} is not a vector or matrix")
     if not 0 <= begin <= end <= len(data) or end - begin != math.prod(shape) * WEIGHT_FORMATS[dtype].nbytes:
@@ -143,8 +143,8 @@ def _check_vocabulary(config: ModelConfig, tokenizer: Tokenizer, defaults: Gener
     ):
         for token in ids:
             if token >= rows:
-                _fail(folder / file, f"{key} is {shown(token)}, and ids go to {rows - 1}", "Correct the file")
+                _fail(folder / file, f"{key} is {shown(token)}, and ids go to {rows - 1}", "Correct the file.")
 
 
-def _fail(path: Path, message: str, remedy: str = "Download the whole model folder again") -> NoReturn:
+def _fail(path: Path, message: str, remedy: str = "Download the whole model folder again.") -> NoReturn:
     raise ModelError(message, field=str(path), remedy=remedy)

@@ -138,12 +138,12 @@ def check_tensors(config: ModelConfig, tensors: Mapping[str, RawTensor], path: P
     # One at a time: a damaged file can announce billions of layers, and ends at the first that is missing.
     for name, shape in expected_shapes(config):
         if name not in tensors:
-            raise ModelError(f"tensor {name} {shape} is missing", field=where, remedy="Download it again")
+            raise ModelError(f"tensor {name} {shape} is missing", field=where, remedy="Download it again.")
         if tensors[name].shape != shape:
             raise ModelError(
                 f"tensor {name} has shape {tensors[name].shape}, its configuration needs {shape}",
                 field=where,
-                remedy="Use the configuration that belongs to these weights",
+                remedy="Use the configuration that belongs to these weights.",
             )
         expected.add(name)
     unknown = sorted(tensors.keys() - expected)
@@ -151,5 +151,5 @@ def check_tensors(config: ModelConfig, tensors: Mapping[str, RawTensor], path: P
         raise ModelError(
             f"tensor {unknown[0]} is not part of a Llama model ({len(unknown)} such)",
             field=where,
-            remedy="Use a model without adapters, biases or extra heads",
+            remedy="Use a model without adapters, biases or extra heads.",
         )

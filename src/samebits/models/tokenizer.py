@@ -1,10 +1,9 @@
 """Text to token ids and back, on the `tokenizers` library.
 
-Decoding is by bytes: each id stands for fixed bytes, and text is their concatenation read as UTF-8. So a
-    stream of pieces equals the text of the whole, the bytes of single tokens add up to the text, and a
-    character cut by the end of the output is the only source of U+FFFD besides ids that are no UTF-8 in
-    themselves. Consequence: a SentencePiece model's space before a first word is kept, as in the text that
-    follows a prompt.
+Decoding is by bytes: each id stands for fixed bytes, and text is their concatenation read as UTF-8. So a stream of
+pieces equals the text of the whole, the bytes of single tokens add up to the text, and a character cut by the end of
+the output is the only source of U+FFFD besides ids that are no UTF-8 in themselves. Consequence: a SentencePiece
+model's space before a first word is kept, as in the text that follows a prompt.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class Tokenizer:
             raise InputError(
                 f"character {error.start} is a lone surrogate, not Unicode text",
                 field="prompt",
-                remedy="Decode the text with the right encoding",
+                remedy="Decode the text with the right encoding.",
             ) from error
         missing = self._missing_bytes.intersection(content)
         if missing:
@@ -109,7 +108,7 @@ class Tokenizer:
             raise InputError(
                 f"the model's vocabulary has no token for a byte of {character!a}",
                 field="prompt",
-                remedy="Remove that character",
+                remedy="Remove that character.",
             )
         if len(text) <= LONG_TEXT:
             return self._backend.encode(text, add_special_tokens=add_special).ids
@@ -185,7 +184,7 @@ class Tokenizer:
             raise InputError(
                 "the model has no chat template",
                 field="messages",
-                remedy="Use an instruction-tuned model, or send a plain prompt",
+                remedy="Use an instruction-tuned model, or send a plain prompt.",
             )
         return self._template.render(
             messages,
@@ -273,7 +272,7 @@ def _is_byte_level(backend: tokenizers.Tokenizer, where: str) -> bool:
     raise ModelError(
         f"has a decoder of {sorted(kinds) or 'no kind'}; byte-level and SentencePiece are supported",
         field=where,
-        remedy="Use a Llama-family tokenizer",
+        remedy="Use a Llama-family tokenizer.",
     )
 
 

@@ -52,7 +52,7 @@ def first_difference(actual: NDArray[Any], expected: NDArray[Any]) -> Difference
         raise InputError(
             f"{left.dtype} {left.shape} cannot be compared by bits with {right.dtype} {right.shape}",
             field="actual",
-            remedy="Pass numeric arrays of one shape and one dtype",
+            remedy="Pass numeric arrays of one shape and one dtype.",
         )
     left_bits, right_bits = _bits(left), _bits(right)
     different = left_bits != right_bits

@@ -28,7 +28,7 @@ def digest_array(array: NDArray[Any]) -> str:
         InputError: the elements are not booleans or numbers.
     """
     if array.dtype.kind not in "biufc":
-        raise InputError(f"elements of type {array.dtype} have no digest", field="array", remedy="Use a numeric array")
+        raise InputError(f"elements of type {array.dtype} have no digest", field="array", remedy="Use a numeric array.")
     header = f"{array.dtype.name} {','.join(map(str, array.shape))}\n".encode("ascii")
     little = np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"), copy=False)
     state = hashlib.sha256(header)
@@ -45,9 +45,8 @@ def canonical_json(value: object) -> bytes:
     """Return the one UTF-8 encoding of `value` by RFC 8785; integers beyond ±(2⁵³ − 1) become strings.
 
     Raises:
-        InputError: a float is not finite, a key is not a string, a string holds a lone surrogate, or a
-        value is
-            of a type that JSON lacks.
+        InputError: a float is not finite, a key is not a string, a string holds a lone surrogate, or a value is of a
+            type that JSON lacks.
     """
     try:
         return _encode(value).encode("utf-8")
@@ -100,4 +99,4 @@ def _encode_float(value: float) -> str:
 
 
 def _refusal(message: str) -> InputError:
-    return InputError(message, field="value", remedy="Use only what JSON can express")
+    return InputError(message, field="value", remedy="Use only what JSON can express.")

@@ -34,9 +34,9 @@ def random_u64(seed: int, token_index: int, choice: int) -> int:
         InputError: `seed` is outside −2⁶³ … 2⁶³ − 1, or an index is outside 0 … 2³² − 1.
     """
     if not -(2**63) <= seed < 2**63:
-        raise InputError(f"{seed} does not fit 64 bits", field="seed", remedy="Use -2**63 ... 2**63-1")
+        raise InputError(f"{seed} does not fit 64 bits", field="seed", remedy="Use -2**63 ... 2**63-1.")
     for field, value in (("token_index", token_index), ("choice", choice)):
         if not 0 <= value <= _MASK:
-            raise InputError(f"{value} does not fit 32 bits", field=field, remedy="Use 0 ... 2**32-1")
+            raise InputError(f"{value} does not fit 32 bits", field=field, remedy="Use 0 ... 2**32-1.")
     word0, word1, _, _ = philox4x32((token_index, 0, choice, 0), (seed & _MASK, (seed >> 32) & _MASK))
     return word0 + (word1 << 32)

@@ -41,12 +41,13 @@ def rope_tables(inv_freq: NDArray[np.float32], count: int) -> RopeTables:
     frequencies = np.ascontiguousarray(inv_freq, np.float32)
     positions = np.arange(count, dtype=np.float32)
     if count and frequencies.size:
-        furthest = float(np.max(positions) * np.max(np.abs(frequencies)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            furthest = float(np.max(positions) * np.max(np.abs(frequencies)))
         if not furthest * _TWO_OVER_PI < MAX_QUARTER_TURNS - 1:
             raise InputError(
                 f"an angle of {furthest:.0f} radians is beyond the range of the rotary tables",
                 field="context_length",
-                remedy=f"Use at most {int(MAX_QUARTER_TURNS * 1.57)} positions",
+                remedy=f"Use at most {int(MAX_QUARTER_TURNS * 1.57)} positions.",
             )
     cos = np.empty((count, frequencies.size), np.float32)
     sin = np.empty((count, frequencies.size), np.float32)

@@ -15,7 +15,7 @@ from typing import Final
 import jsonschema_rs
 import llguidance
 
-from samebits.errors import InputError, OutputInvalid
+from samebits.errors import InputError, OutputInvalid, shown
 from samebits.structured.grammar import HEAD, Vocabulary
 from samebits.structured.json_text import JsonTextError, check_depth, read_json
 from samebits.structured.pattern import pattern_size, to_engine
@@ -32,7 +32,10 @@ def validate(text: str, spec: StructuredSpec) -> None:
 
     Raises:
         OutputInvalid: it does not; ``incomplete`` where it could be the beginning of a text that does.
+        InputError: ``text`` is no text, or ``spec`` no specification.
     """
+    if not isinstance(text, str):
+        raise InputError(f"{shown(text)} is not a text", field="text", remedy="Give the finished output.")
     match spec:
         case JsonObject():
             _validate_json(text, _OBJECT)
@@ -49,6 +52,8 @@ def validate(text: str, spec: StructuredSpec) -> None:
         case Lark(grammar):
             if (verdict := _follow(text, grammar)) != "complete":
                 raise OutputInvalid("does not follow the grammar", incomplete=verdict == "begins")
+        case _:
+            raise InputError(f"{shown(spec)} is no structure", field="spec", remedy="Give JsonSchema.of(…) or another.")
 
 
 def validator_of(spec: JsonSchema) -> jsonschema_rs.Validator:
@@ -162,6 +167,8 @@ def _validate_json(text: str, spec: JsonSchema) -> None:
         raise OutputInvalid(f"{_short(error.message)} ({keyword})", path=_pointer(error.instance_path)) from error
     except UnicodeEncodeError as error:
         raise OutputInvalid("holds a lone surrogate, which is no Unicode text") from error
+    except ValueError as error:  # what is wrong has an integer of more digits than Python writes for a message
+        raise OutputInvalid("does not satisfy the schema, and has an integer of more than 4,300 digits") from error
 
 
 @lru_cache(maxsize=1)
