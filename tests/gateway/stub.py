@@ -54,6 +54,10 @@ class Stub:
         answer: from a request to a JSON value, a pair of status and value, or an exception to end the connection with.
         delay: seconds before an answer, and between the pieces of a stream.
         held: while it is set, no answer begins.
+        pages: what it says of itself, by path.
+        silent: while it is set, it says nothing of itself yet.
+        lost: while it is set, every connection is broken.
+        looked: how often it was asked for a page.
         asked: all requests.
         gone: how many clients went away before their answer was complete.
         open: requests under way.
@@ -62,6 +66,8 @@ class Stub:
     def __init__(self) -> None:
         self.answer: Answer = lambda _: chat()
         self.delay, self.held = 0.0, False
+        self.silent = self.lost = False
+        self.looked = 0
         self.asked: list[Asked] = []
         self.pages: dict[str, Any] = {}
         self.gone = self.open = 0
@@ -94,7 +100,14 @@ class Stub:
         await runner.cleanup()
 
     async def _get(self, request: web.Request) -> web.Response:
+        self.looked += 1
         page = self.pages.get(request.path)
+        while self.silent:
+            await asyncio.sleep(0.005)
+        if self.lost:
+            assert request.transport is not None
+            request.transport.abort()
+            raise ConnectionResetError
         return web.json_response(page, status=404 if page is None else 200)
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
@@ -112,7 +125,7 @@ class Stub:
             self.open -= 1
 
     async def _answered(self, request: web.Request, asked: Asked) -> web.StreamResponse:
-        status, value = 200, self.answer(asked)
+        status, value = 200, ConnectionResetError() if self.lost else self.answer(asked)
         if isinstance(value, web.Response):
             return value
         if isinstance(value, tuple):

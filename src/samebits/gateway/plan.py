@@ -60,6 +60,11 @@ class Plan:
         """Whether a text that is not valid is refused."""
         return self.check is not None and (self.check.binding or self.chosen.policy.retries > 0)
 
+    def refuses(self, level: Level) -> bool:
+        """Whether an answer of a level may not be given: the request itself asks for more, or the policy insists."""
+        insists = self.chosen.policy.unmet == "refuse"
+        return not includes(level, self.level_asked if insists else self.call.body.get("determinism"))
+
     @property
     def wants_usage(self) -> bool:
         """Whether the client asked for the usage at the end of a stream."""
@@ -116,7 +121,7 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
     if level == "best-effort" and {"seed", "temperature"} & set(fitted.dropped):
         level = "none"
     if not includes(level, asked) and policy.unmet == "refuse":
-        raise _unmet(asked, level, route)
+        raise unmet(asked, level, route)
     parts, why_not = _key(call, route, chosen, fitted.body, check) if judged else (None, "schema")
     return Plan(call, route, chosen, effective, fitted, asked, level, check, parts, why_not)
 
@@ -213,7 +218,7 @@ def _levels(
         raise InputError(f"{own!r:.80} is no level", field="determinism", remedy=f"Use one of: {', '.join(LEVELS)}.")
     asked = stronger(own or default, chosen.policy.level)
     if own is not None and not includes(route.level, own):
-        raise _unmet(own, route.level, route)
+        raise unmet(own, route.level, route)
     rest = {name: value for name, value in body.items() if name != "determinism"}
     understands = route.upstream is None or route.upstream.api == "samebits"
     if understands and asked is not None and includes(route.level, asked):
@@ -221,7 +226,8 @@ def _levels(
     return asked, rest
 
 
-def _unmet(asked: Level | None, level: Level, route: Route) -> InputError:
+def unmet(asked: Level | None, level: Level, route: Route) -> InputError:
+    """The refusal of a level."""
     return InputError(
         f"{asked!r} cannot be promised: {route.name!r} gives {level!r}",
         field="determinism",
