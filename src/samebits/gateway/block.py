@@ -115,6 +115,10 @@ def _gateway(plan: Plan, outcome: Outcome, cache: str) -> dict[str, Any]:
 
 def _announcements(plan: Plan, outcome: Outcome) -> list[str]:
     said = [f"{name} was left out: the model refuses it" for name in plan.fitted.dropped]
+    said += [
+        f"the default of the policy {plan.chosen.name} for {name} was left out: it does not go with the request"
+        for name in plan.effective.withheld
+    ]
     asked, level = plan.level_asked, level_of(plan, outcome)
     if not includes(level, asked):
         said.append(f"the level {asked} was asked for; {outcome.route.name} gives {level}")

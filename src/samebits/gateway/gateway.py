@@ -144,8 +144,8 @@ class Gateway:
         await self._failed(answer_id, plan.call, plan, error)
 
     async def _failed(self, answer_id: str, call: Call, plan: Plan | None, error: SamebitsError) -> None:
-        """Records an error. Where that cannot be done, or takes long, the client is told it all the same: what a model said
-        is given out with it only where that is recorded as an attempt.
+        """Records an error. Where that cannot be done, or takes long, the client is told it all the same: what a model
+        said is given out with it only where that is recorded as an attempt.
         """
         try:
             async with asyncio.timeout(RECORD_S):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from samebits.errors import InputError, SamebitsError
@@ -184,7 +184,7 @@ def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
     else:
         seed = rule
     origins = {**effective.origins, "seed": f"policy {chosen.name}"}
-    return Effective({**effective.body, name: seed}, origins)
+    return replace(effective, body={**effective.body, name: seed}, origins=origins)
 
 
 def _native(call: Call, chosen: Chosen) -> Effective:
@@ -201,12 +201,12 @@ def _native(call: Call, chosen: Chosen) -> Effective:
     changed = with_policy(GENERATE, given, chosen)
     # What is asked counts for a derived seed; how the answer comes, and under which id, does not.
     asked = {name: value for name, value in call.body.items() if name not in ("sampling_params", "stream", "rid")}
-    seeded = _seeded(call, Effective({**asked, **changed.body}, changed.origins), chosen)
+    seeded = _seeded(call, replace(changed, body={**asked, **changed.body}), chosen)
     if not seeded.origins:
-        return Effective(dict(call.body), {})
+        return Effective(dict(call.body), {}, changed.withheld)
     [seed] = names_on(GENERATE, "seed")
     params = {**changed.body, seed: seeded.body.get(seed)}
-    return Effective({**call.body, "sampling_params": params}, seeded.origins)
+    return replace(seeded, body={**call.body, "sampling_params": params})
 
 
 def _levels(

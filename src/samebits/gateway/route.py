@@ -14,8 +14,8 @@ from samebits.ledger import public_url
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """What is known of the mode in which an upstream runs. Two are the same if they are one object: what was known from one
-    time on, until something else was.
+    """What is known of the mode in which an upstream runs. Two are the same if they are one object: what was known from
+    one time on, until something else was.
 
     Attributes:
         confirmed: whether the server said that it runs in the mode that its level needs; None where it does not tell.
