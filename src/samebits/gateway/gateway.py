@@ -253,6 +253,7 @@ class Gateway:
             answer["system_fingerprint"] = block["fingerprint"]
         answer["samebits"] = block
         await self.recorder.answered(answer_id, plan, outcome, answer, block, first_token)
+        log.debug("%s: by %s, policy %s, cache %s", answer_id, outcome.route.name, plan.chosen.name, cache)
         return answer
 
     async def _native(self, plan: Plan, outcome: Outcome, cache: str) -> Any:
