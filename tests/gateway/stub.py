@@ -57,6 +57,10 @@ class Stub:
         delay: seconds before an answer, and between the pieces of a stream.
         held: while it is set, no answer begins.
         stalled: while it is set, no answer goes on after its first piece, and one without pieces does not come.
+        pages: what it says of itself, by path.
+        silent: while it is set, it says nothing of itself yet.
+        lost: while it is set, every connection is broken.
+        looked: how often it was asked for a page.
         asked: all requests.
         gone: how many clients went away before their answer was complete.
         open: requests under way.
@@ -65,6 +69,8 @@ class Stub:
     def __init__(self) -> None:
         self.answer: Answer = lambda _: chat()
         self.delay, self.held, self.stalled = 0.0, False, False
+        self.silent = self.lost = False
+        self.looked = 0
         self.asked: list[Asked] = []
         self.pages: dict[str, Any] = {}
         self.gone = self.open = 0
@@ -97,7 +103,14 @@ class Stub:
         await runner.cleanup()
 
     async def _get(self, request: web.Request) -> web.Response:
+        self.looked += 1
         page = self.pages.get(request.path)
+        while self.silent:
+            await asyncio.sleep(0.005)
+        if self.lost:
+            assert request.transport is not None
+            request.transport.abort()
+            raise ConnectionResetError
         return web.json_response(page, status=404 if page is None else 200)
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
@@ -115,7 +128,7 @@ class Stub:
             self.open -= 1
 
     async def _answered(self, request: web.Request, asked: Asked) -> web.StreamResponse:
-        status, value = 200, self.answer(asked)
+        status, value = 200, ConnectionResetError() if self.lost else self.answer(asked)
         if isinstance(value, web.Response):
             return value
         if isinstance(value, tuple):

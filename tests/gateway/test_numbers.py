@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stub import Asked, Stub, chat
 
+from samebits.cli import _run as run_verb
 from samebits.errors import InputError
-from samebits.gateway.json_body import Spelled, read_answer, read_json, write_json
+from samebits.gateway.json_body import read_answer, read_json, write_json
 from samebits.gateway.key import form_of
 from samebits.ledger import Ledger
+from samebits.ledger.spelled import Spelled
 
 CHAT = "/v1/chat/completions"
 NUMBERS = (
@@ -143,3 +145,30 @@ def test_numbers_are_forwarded_as_they_came(serve: Any, upstream: Stub, tmp_path
     with Ledger.open(url, readonly=True) as ledger:
         stored = [json.loads(record.body or b"") for record in ledger.records()]
     assert [kept["request"]["x_numbers"][2] for kept in stored] == [NUMBERS[2]] * 2
+
+
+@pytest.mark.parametrize("privacy", ["full", "digest-only"])
+def test_a_replay_sends_the_digits_that_were_sent(serve: Any, upstream: Stub, tmp_path: Path, privacy: str) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    server = serve(ledger={"url": url, "privacy": privacy})
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "temperature": 0, "x_numbers": ["HERE"]}
+    sent = json.dumps(body).replace('"HERE"', ",".join(NUMBERS + PLAIN))
+    answer = server.http.post(CHAT, content=sent, headers={"content-type": "application/json"}).json()
+    (tmp_path / "request.json").write_text(sent)
+    models = {"m": {"engine": "upstream", "base_url": upstream.url}}
+    (tmp_path / "samebits.yaml").write_text(json.dumps({"models": models}))
+    again = ["replay", answer["id"], "--url", url, "--config", str(tmp_path / "samebits.yaml")]
+    if privacy == "digest-only":
+        assert run_verb(again) == 3, "the request is not stored"
+        again += ["--request", str(tmp_path / "request.json")]
+        assert run_verb(again) == 3, "and of the upstream's answer nothing that could be compared"
+    else:
+        assert run_verb(again) == 0
+        # Negative control: what the record holds beside the spelling is another request.
+        with Ledger.open(url, readonly=True) as ledger:
+            [record] = ledger.records()
+        stored = json.loads(record.body or b"")["request"]
+        assert exact(json.dumps(stored))["x_numbers"] != exact(sent)["x_numbers"]
+    first, second = upstream.asked
+    assert exact(second.raw) == exact(first.raw)
+    assert exact(second.raw)["x_numbers"] == exact(sent)["x_numbers"]

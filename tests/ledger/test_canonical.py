@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.errors import InputError
-from samebits.ledger.canonical import EXACT, FORMAT, canonical, digest, header, joined
+from samebits.ledger.canonical import EXACT, FORMAT, canonical, digest, header, joined, read
 from samebits.numerics.digests import canonical_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -46,7 +46,12 @@ def test_negative_control_the_fast_way_alone_would_not() -> None:
 @given(VALUES)
 def test_it_is_a_fixed_point(value: Any) -> None:
     once = canonical(value)
-    assert canonical(json.loads(once, parse_int=lambda s: int(s) if abs(int(s)) <= EXACT else float(s))) == once
+    assert canonical(read(once)) == once
+
+
+def test_negative_control_another_reader_takes_a_large_float_for_an_integer() -> None:
+    once = canonical(1e17)
+    assert canonical(json.loads(once)) == b'"100000000000000000"' != once == canonical(read(once))
 
 
 def test_large_integers_are_strings() -> None:

@@ -11,6 +11,7 @@ from tests.ledger.test_canonical import VALUES
 
 from samebits.ledger.canonical import canonical
 from samebits.ledger.form import lost, restored
+from samebits.ledger.spelled import number
 
 
 @given(VALUES)
@@ -25,6 +26,15 @@ def test_negative_control_canonical_json_alone_is_another_value() -> None:
     assert json.dumps(json.loads(canonical(value))) != json.dumps(value)
     assert json.dumps(restored(json.loads(canonical(value)), lost(value))) == json.dumps(value)
     assert lost({"a": 1, "b": [{"c": 1.5}]}) == {"order": [], "numbers": {}}
+
+
+def test_digits_beyond_a_double_come_back() -> None:
+    value = {"a": [number("0.1000000000000000055511151231257827"), number("1e-400")], "b": number("0.5")}
+    form = json.loads(canonical(lost(value)))
+    assert form["numbers"] == {"/a/0": "0.1000000000000000055511151231257827", "/a/1": "1e-400"}
+    again = restored(json.loads(canonical(value)), form)
+    assert [item.text for item in again["a"]] == ["0.1000000000000000055511151231257827", "1e-400"]
+    assert (type(again["b"]), again["b"]) == (float, 0.5)
 
 
 def test_a_form_of_another_value_is_refused() -> None:

@@ -13,6 +13,7 @@ from samebits.errors import InputError
 from samebits.ledger import Entry, Ledger, ModelRef, Privacy, public_url
 from samebits.ledger.canonical import canonical, digest
 from samebits.ledger.privacy import DEFAULT_PATTERNS
+from samebits.ledger.spelled import number
 
 # A sentinel of each kind that the standard patterns know.
 SECRETS = {
@@ -117,6 +118,10 @@ def test_a_number_can_be_a_secret(sqlite_url: str) -> None:
         sqlite_url, make_entry(request={"card": 4111111111111111, "n": 3, "on": True}), Privacy("redacted")
     )
     assert body["request"] == {"card": "[redacted:card]", "n": 3, "on": True}
+    longer = {"a": number("4111111111111111.25"), "b": number("0.333333333333333333"), "c": 0.5}
+    body, _ = stored(sqlite_url, make_entry(request=longer), Privacy("redacted"))
+    assert body["request"] == {"a": "[redacted:card].25", "b": "0.[redacted:card]", "c": 0.5}
+    assert body["request_form"] is None
 
 
 @pytest.mark.parametrize(

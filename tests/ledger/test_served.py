@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,6 +71,16 @@ class Process:
         """A limit on the size of its files stands for a disk that is full."""
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
+    def ready(self) -> tuple[int, dict[str, str]]:
+        response = self.http.get(str(self.http.base_url).removesuffix("/v1/") + "/ready")
+        return response.status_code, response.json()["faults"]
+
+    def until_ready(self) -> None:
+        deadline = time.monotonic() + 60
+        while self.ready()[0] != 200:
+            assert time.monotonic() < deadline, "it never became ready"
+            time.sleep(0.05)
+
     def end(self) -> int:
         self.http.close()
         self.process.send_signal(signal.SIGTERM)
@@ -100,6 +111,7 @@ def served(tmp_path: Path, url: str, **ledger: Any) -> Iterator[Process]:
 def test_a_full_disk_is_said_to_clients_and_ends_when_it_has_room(tmp_path: Path, sqlite_url: str) -> None:
     anchors = tmp_path / "anchors"
     with served(tmp_path, sqlite_url, anchors=str(anchors)) as server:
+        assert server.ready() == (200, {})
         acknowledged = {server.ask(str(i)).json()["id"] for i in range(3)}
         server.limit_files(4096)
         for _ in range(2):
@@ -108,12 +120,15 @@ def test_a_full_disk_is_said_to_clients_and_ends_when_it_has_room(tmp_path: Path
             assert error["code"] == "ledger_unavailable"
             assert "the ledger cannot be written" in error["message"]
             assert refused.headers["retry-after"]
-        error_of(server.ask("wrong", temperature=9), 503)  # that it was refused cannot be recorded either
+        assert error_of(server.ask("wrong", temperature=9), 400)["param"] == "temperature"
+        assert error_of(server.ask("wrong", no_such_field=1), 400)["param"] == "no_such_field"
+        assert server.ready() == (503, {"ledger": refused.json()["error"]["message"]})
         streamed = server.ask("no room", stream=True)
         assert "ledger_unavailable" in streamed.text
         assert "[DONE]" not in streamed.text
         server.leave("nobody is there to be told")
         server.limit_files(resource.RLIM_INFINITY)
+        server.until_ready()  # by itself: nobody was sent here meanwhile
         again = [server.ask(str(i)) for i in range(3)]
         assert [response.status_code for response in again] == [200, 200, 200]
         acknowledged |= {response.json()["id"] for response in again}

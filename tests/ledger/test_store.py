@@ -197,7 +197,8 @@ def test_a_ledger_of_an_earlier_form_is_brought_up(url: str) -> None:
     with Ledger.open(url) as ledger:
         before = ledger.append([make_entry(1)])
         with ledger.engine.connect() as connection:
-            connection.execute(sa.text("DROP TABLE baselines"))
+            for name in ("probe", "baselines"):
+                connection.execute(sa.text(f"DROP TABLE {name}"))
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
             connection.commit()
     with Ledger.open(url, readonly=True) as ledger:  # an archive cannot be changed, and is evidence all the same

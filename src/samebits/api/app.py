@@ -65,7 +65,7 @@ def make_app(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys = NO_K
     setup = make_gateway(service)
     service.gateway = setup.gateway
     metrics.registry.register(GatewayMetrics(setup.gateway, setup.upstreams))
-    if setup.upstreams:
+    if setup.verifiers:
         asyncio.run(setup.verify())
 
     @asynccontextmanager

@@ -48,6 +48,7 @@ class ModelConfig:
     stronger: str | None = _key(None, "Model that answers where a level is asked for that this one does not give")
 
 
+LogLevel = Literal["debug", "info", "warning", "error"]
 AnyModel = ModelConfig | UpstreamConfig
 
 
@@ -67,6 +68,7 @@ class ServerConfig:
     request_timeout: float = _key(600.0, "Seconds until a request gets 408", low=0.001)
     drain_timeout: float = _key(600.0, "Seconds for the rest on SIGTERM", low=0)
     body_limit: int = _key(8 << 20, "Bytes of a body; more get 413", low=1)
+    log_level: LogLevel = _key("warning", "Messages on standard error: debug, info, warning or error")
     policies: dict[str, Policy] = field(default_factory=dict)
     tenants: dict[str, TenantConfig] = field(default_factory=dict)
     cache: CacheConfig = field(default_factory=CacheConfig)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # From one decoding step to the longest request.
 SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 600)
 
+MODES: Final[Mapping[str, bool | None]] = {"confirmed": True, "denied": False, "unknown": None}
+
 
 class Metrics:
     """Counts answers and tokens, and reads the engines when it is asked."""
@@ -69,7 +71,9 @@ class GatewayMetrics(Collector):
         self._gateway, self._upstreams = gateway, upstreams
 
     def collect(self) -> Iterable[Metric]:
-        """The cache's state and counts, and of each upstream the requests that were sent and whether it rests."""
+        """The cache's state and counts, whether the ledger took the last write, and of each upstream the requests that
+        were sent, whether it rests, and what is known of its mode.
+        """
         cache = self._gateway.cache
         yield GaugeMetricFamily("samebits_cache_entries", "Answers that are kept", value=len(cache))
         yield GaugeMetricFamily("samebits_cache_bytes", "Bytes of the answers that are kept", value=cache.bytes)
@@ -77,12 +81,22 @@ class GatewayMetrics(Collector):
         for name, count in vars(cache.counts).items():
             events.add_metric([name], count)
         yield events
+        if (ledger := self._gateway.recorder.ledger) is not None:
+            yield GaugeMetricFamily(
+                "samebits_ledger_up", "1 unless the last write failed", value=float(ledger.pulse.last is None)
+            )
         sent = CounterMetricFamily("samebits_upstream_requests", "Requests sent, each attempt", labels=["model"])
         resting = GaugeMetricFamily("samebits_upstream_resting", "1 while it is left alone", labels=["model"])
+        modes = GaugeMetricFamily(
+            "samebits_upstream_mode", "1 for what is known of its deterministic mode", labels=["model", "state"]
+        )
         for name, upstream in self._upstreams.items():
+            known = self._gateway.routes[name].seen.mode.confirmed
+            for state, value in MODES.items():
+                modes.add_metric([name, state], float(known is value))
             sent.add_metric([name], upstream.sent)
             resting.add_metric([name], float(upstream.breaker.is_open))
-        yield from (sent, resting)
+        yield from (sent, resting, modes)
 
 
 class _Engines(Collector):

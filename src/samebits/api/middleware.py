@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Final
 
@@ -13,6 +14,7 @@ from samebits.api.metrics import Metrics
 from samebits.api.service import Service
 from samebits.errors import SamebitsError
 
+log = logging.getLogger(__name__)
 # Answered without a key and while the server drains: for those who watch it.
 PROBES: Final = frozenset({"/health", "/ready"})
 
@@ -47,7 +49,9 @@ class Gate:
                 await self._counted(scope, receive, noted)
         finally:
             route = getattr(scope.get("route"), "path", "unmatched")
-            self._metrics.answered(route, scope["method"], status, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._metrics.answered(route, scope["method"], status, seconds)
+            log.debug("%s %s: %d after %.3f s", scope["method"], route, status, seconds)
 
     def _refusal(self, scope: Scope) -> SamebitsError | None:
         if scope["path"] in PROBES:

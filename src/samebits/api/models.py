@@ -44,7 +44,7 @@ def _upstream(route: Route, created: int) -> dict[str, Any]:
             "fingerprint": route.known_fingerprint,
             "profile": None,
             "level": route.level,
-            "level_verified": route.seen.verified,
+            "level_verified": route.seen.mode.confirmed,
             "context_length": None,
             "vocab_size": None,
         },
@@ -78,17 +78,28 @@ async def get_model(request: Request, name: str) -> Response:
 @router.get("/health", responses=answers(Status, others={503: Status}))
 async def health(request: Request) -> Response:
     """200 while every engine runs; 503, with the reasons, when one has failed."""
-    faults = {s.name: str(s.driver.fault) for s in service_of(request).models.values() if s.driver.fault is not None}
-    return json_response({"status": "failed" if faults else "ok", "faults": faults}, 503 if faults else 200)
+    return _status(_engine_faults(service_of(request)))
 
 
 @router.get("/ready", responses=answers(Status, others={503: Status}))
 async def ready(request: Request) -> Response:
-    """200 while requests are taken; 503 while the server ends, or after an engine has failed."""
+    """200 while requests are taken; 503 while the server ends, after an engine has failed, or while answers cannot be
+    recorded.
+    """
     service = service_of(request)
     if service.draining:
         return json_response({"status": "draining", "faults": {}}, 503)
-    return await health(request)
+    ledger = None if service.gateway is None else service.gateway.recorder.ledger
+    unwritten = None if ledger is None else await ledger.pulse.fault()
+    return _status(({} if unwritten is None else {"ledger": unwritten}) | _engine_faults(service))
+
+
+def _engine_faults(service: Service) -> dict[str, str]:
+    return {s.name: str(s.driver.fault) for s in service.models.values() if s.driver.fault is not None}
+
+
+def _status(faults: dict[str, str]) -> Response:
+    return json_response({"status": "failed" if faults else "ok", "faults": faults}, 503 if faults else 200)
 
 
 @router.get("/metrics", responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}})

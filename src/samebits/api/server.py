@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import threading
@@ -21,6 +22,7 @@ from samebits.api.service import Service
 from samebits.errors import InputError
 from samebits.llm import LLM
 
+log = logging.getLogger(__name__)
 POLL_S: Final = 0.05
 KEEP_ALIVE_S: Final = 75  # longer than clients keep a connection unused, so that they close it and never meet its end
 SHUTDOWN_S: Final = 1  # for what the drain timeout has given up already
@@ -84,6 +86,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def _drain(self) -> None:
+        log.info("ending; %d requests are under way", self.service.open_requests)
         deadline = time.monotonic() + self.service.config.drain_timeout
         while self.service.open_requests and not self._hurry and time.monotonic() < deadline:
             await asyncio.sleep(POLL_S)
@@ -121,7 +124,7 @@ def make_server(config: ServerConfig, llms: Mapping[str, LLM], keys: ApiKeys, re
         app,
         ws="none",
         lifespan="on",
-        log_level="warning",
+        log_level=config.log_level,
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S,

@@ -25,7 +25,7 @@ from samebits.gateway.policy import check_names, known_policies
 from samebits.gateway.record import Recorder
 from samebits.gateway.route import Route
 from samebits.gateway.settings import LedgerConfig
-from samebits.gateway.verify import verify
+from samebits.gateway.verify import Verifier, is_verifiable
 from samebits.ledger import Privacy, environment_id
 from samebits.ledger.routes import CHAT, COMPLETIONS, GENERATE, RESPONSES
 
@@ -48,6 +48,7 @@ class Setup:
 
     gateway: Gateway
     upstreams: Mapping[str, Upstream]
+    verifiers: Mapping[str, Verifier]
 
     async def verify(self) -> None:
         """Asks the upstreams that are declared to be deterministic whether they are. Before the server runs, in a
@@ -57,22 +58,26 @@ class Setup:
             InputError: one says that it is not.
         """
 
-        async def one(name: str, upstream: Upstream) -> None:
-            await upstream.open()
+        async def one(name: str, verifier: Verifier) -> None:
+            await self.upstreams[name].open()
             try:
-                await verify(self.gateway.routes[name], upstream)
+                await verifier.first()
             finally:
-                await upstream.close()
+                await self.upstreams[name].close()
 
-        await asyncio.gather(*(one(name, upstream) for name, upstream in self.upstreams.items()))
+        await asyncio.gather(*(one(name, verifier) for name, verifier in self.verifiers.items()))
 
     async def open(self) -> None:
-        """Opens the upstreams."""
+        """Opens the upstreams, and watches those that are verified."""
         for upstream in self.upstreams.values():
             await upstream.open()
+        for verifier in self.verifiers.values():
+            verifier.start()
 
     async def close(self) -> None:
         """Stores what is to be stored, and closes everything."""
+        for verifier in self.verifiers.values():
+            await verifier.close()
         await self.gateway.close()
         for upstream in self.upstreams.values():
             await upstream.close()
@@ -112,7 +117,8 @@ def make_gateway(service: Service) -> Setup:
         level=config.determinism,
         recorder=recorder,
     )
-    return Setup(gateway, upstreams)
+    verifiers = {name: Verifier(routes[name], up) for name, up in upstreams.items() if is_verifiable(up.config)}
+    return Setup(gateway, upstreams, verifiers)
 
 
 def _upstream(name: str, config: ServerConfig) -> Upstream:
@@ -130,7 +136,7 @@ def _route(name: str, config: ServerConfig, upstream: Upstream) -> Route:
         name=name,
         engine="upstream",
         backend=upstream,
-        level=keys.level,
+        declared=keys.level,
         timeout=keys.timeout or config.request_timeout,
         upstream=keys,
         policy=keys.policy,
@@ -146,7 +152,7 @@ def _embedded(served: Served, config: ServerConfig, service: Service) -> Route:
         name=served.name,
         engine="embedded",
         backend=service.inner,
-        level=strongest_level(served.llm.profile),
+        declared=strongest_level(served.llm.profile),
         timeout=config.request_timeout,
         fingerprint=served.fingerprint,
         defaults=_defaults(served),

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from samebits.errors import InputError, MeasurementError
+from samebits.gateway.json_body import write_json
 from samebits.gateway.policy import PLAIN_NAME
 from samebits.ledger.causes import Again
 from samebits.ledger.environment import environment_id
@@ -207,7 +208,7 @@ async def post(
     app: ASGIApp, path: str, body: Mapping[str, Any], also: tuple[tuple[bytes, bytes], ...] = ()
 ) -> tuple[int, Any]:
     """One request to an application, with headers beside the usual ones; returns status and JSON of the response."""
-    data = json.dumps(body).encode()
+    data = write_json(body)
     headers = [
         (b"host", b"127.0.0.1"),
         (b"content-type", b"application/json"),

@@ -254,13 +254,13 @@ def export(
 
 def _line(record: Record) -> bytes:
     """A record as a line. One that was changed and is JSON still is carried along, for fsck to find it there too."""
-    from samebits.ledger.canonical import canonical
+    from samebits.ledger.canonical import canonical, read
     from samebits.ledger.chain import intact
     from samebits.ledger.lines import to_line
 
     if record.body is not None and not intact(record):
         try:
-            good = canonical(json.loads(record.body)) == record.body
+            good = canonical(read(record.body)) == record.body
         except (ValueError, RecursionError):
             good = False
         if not good:  # it would make the lines behind it unreadable

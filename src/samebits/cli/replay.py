@@ -156,9 +156,11 @@ def read_request(path: Path) -> dict[str, Any]:
     Raises:
         InputError: it is no JSON object.
     """
+    from samebits.gateway.json_body import read_answer
+
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        value = read_answer(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}", field="request", remedy="Name a JSON file.") from error
     if not isinstance(value, dict):
         raise InputError(f"{path} holds no object", field="request", remedy="Give the body of the request.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import fields
 from pathlib import Path
@@ -49,6 +50,7 @@ def serve(
     request_timeout: Annotated[float | None, _flag("request_timeout")] = None,
     drain_timeout: Annotated[float | None, _flag("drain_timeout")] = None,
     body_limit: Annotated[int | None, _flag("body_limit")] = None,
+    log_level: Annotated[str | None, _flag("log_level")] = None,
     profile: Annotated[str | None, _flag("profile")] = None,
     threads: Annotated[int | None, _flag("threads")] = None,
     isa: Annotated[str | None, _flag("isa")] = None,
@@ -74,6 +76,7 @@ def serve(
     if locked_bits and locked is None:
         raise InputError("is for --locked", field="locked_bits", remedy="Name the lock by --locked.")
 
+    _log(settings.log_level)
     from samebits.api.auth import read_api_keys
 
     keys = read_api_keys(settings)
@@ -99,6 +102,17 @@ def serve(
 
             check_locked(locked, settings, llms, bits=locked_bits)
         make_server(settings, llms, keys, ready).run(sockets=[sock])
+
+
+def _log(level: str) -> None:
+    """Messages of samebits from a level on, with their times. Those of libraries stay as they are: what they tell at
+    lower levels may be what was asked, or a header.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    ours = logging.getLogger("samebits")
+    ours.setLevel(level.upper())
+    ours.handlers = [handler]
 
 
 def _merged(values: dict[str, Any], model: str | None, flags: dict[str, Any]) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from samebits.gateway.check import BLOCK_DIGESTS
 from samebits.gateway.levels import Level, includes, weaker
 from samebits.gateway.plan import Plan, seed_of
-from samebits.gateway.route import Route
+from samebits.gateway.route import Mode, Route, level_in
 from samebits.ledger.routes import plain_name
 
 # Fields of a body that are not parameters: what is asked, and how the answer is sent.
@@ -28,6 +28,7 @@ class Outcome:
         valid: what the check said; None where nothing was checked.
         drift: how the upstream differs from before; None where it does not.
         sent: the body of the attempt, where that is not the one of the plan.
+        mode: what was known of an upstream's mode all the while that it computed the answer.
     """
 
     whole: Any
@@ -36,6 +37,7 @@ class Outcome:
     valid: bool | None = None
     drift: str | None = None
     sent: Mapping[str, Any] | None = None
+    mode: Mode = field(default_factory=Mode)
 
 
 def params_of(plan: Plan, sent: Mapping[str, Any], attempt: int = 1) -> dict[str, dict[str, Any]]:
@@ -79,8 +81,8 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
 
 
 def level_of(plan: Plan, outcome: Outcome) -> Level:
-    """The level of an answer: that of its plan, or of the route that stepped in where that gives less."""
-    return weaker(plan.level, outcome.route.level)
+    """The level of an answer: that of its plan, or what its route gave where that is less."""
+    return weaker(plan.level, level_in(outcome.mode, outcome.route.declared))
 
 
 def fingerprint_of(outcome: Outcome) -> str | None:
@@ -102,7 +104,7 @@ def _gateway(plan: Plan, outcome: Outcome, cache: str) -> dict[str, Any]:
         "policy": plan.chosen.name,
         "cache": cache,
         "level_asked": plan.level_asked,
-        "level_verified": outcome.route.seen.verified if is_upstream else True,
+        "level_verified": outcome.mode.confirmed if is_upstream else True,
         "attempt": outcome.attempt,
         "valid": outcome.valid,
         "dropped": list(plan.fitted.dropped),
@@ -113,6 +115,10 @@ def _gateway(plan: Plan, outcome: Outcome, cache: str) -> dict[str, Any]:
 
 def _announcements(plan: Plan, outcome: Outcome) -> list[str]:
     said = [f"{name} was left out: the model refuses it" for name in plan.fitted.dropped]
+    said += [
+        f"the default of the policy {plan.chosen.name} for {name} was left out: it does not go with the request"
+        for name in plan.effective.withheld
+    ]
     asked, level = plan.level_asked, level_of(plan, outcome)
     if not includes(level, asked):
         said.append(f"the level {asked} was asked for; {outcome.route.name} gives {level}")

@@ -23,10 +23,9 @@ from samebits.gateway.events import TERMINAL, read_events
 from samebits.gateway.flight import Chunk
 from samebits.gateway.join import Joiner
 from samebits.gateway.json_body import read_answer, write_json
-from samebits.gateway.levels import includes
 from samebits.gateway.plan import Plan
 from samebits.gateway.record import Recorder
-from samebits.gateway.route import Route
+from samebits.gateway.route import Mode, Route
 from samebits.gateway.settings import UpstreamConfig
 from samebits.ledger.routes import GENERATE, RESPONSES
 
@@ -57,6 +56,7 @@ class Computer:
 
         failure: UpstreamError | None = None
         for route in self._candidates(plan):
+            mode = route.seen.mode
             try:
                 outcome = await self._on(plan, route, answer_id, counted)
             except UpstreamError as error:
@@ -64,7 +64,7 @@ class Computer:
                     raise
                 failure = failure or error
             else:
-                outcome = await self._compared(plan, outcome)
+                outcome = await self._compared(plan, replace(outcome, mode=_held(mode, route.seen.mode)))
                 self._keep(plan, outcome)
                 return outcome
         assert failure is not None, "a plan has a route"
@@ -74,7 +74,7 @@ class Computer:
         found = [plan.route]
         for name in plan.route.failover:
             other = self._routes[name]
-            if plan.chosen.policy.unmet == "refuse" and not includes(other.level, plan.level_asked):
+            if plan.refuses(other.level):
                 continue  # asked on its own it would be refused
             same = other.known_fingerprint is not None and other.known_fingerprint == plan.route.known_fingerprint
             if same or plan.chosen.policy.failover == "any":
@@ -159,6 +159,8 @@ class Computer:
             return  # a plain answer would have it
         if plan.route.upstream is not None and _unpinned(plan.route.upstream, outcome.whole) is not None:
             return  # its key would be that of the model that is configured
+        if outcome.mode.pending:
+            return  # the server may be about to say that it does not give the level
         # Under what the upstream says it is now, which the next request will look for.
         identity = plan.route.identity
         parts = plan.parts if plan.parts.identity == identity else replace(plan.parts, identity=identity)
@@ -168,8 +170,14 @@ class Computer:
             "attempt": outcome.attempt,
             "valid": outcome.valid,
             "sent": outcome.sent,
+            "mode": outcome.mode.confirmed,
         }
         self._cache.put(parts.digest, plan.call.tenant, kept)
+
+
+def _held(before: Mode, after: Mode) -> Mode:
+    """What holds for an answer between whose beginning and end something became known of the mode, or unknown."""
+    return before if after is before else Mode(False if after.confirmed is False else None, pending=True)
 
 
 async def _send(path: str, route: Route, body: Mapping[str, Any]) -> Reply:

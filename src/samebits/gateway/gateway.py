@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from samebits.errors import InputError, SamebitsError
-from samebits.gateway.block import Outcome, block_of
+from samebits.errors import InputError, LedgerError, SamebitsError
+from samebits.gateway.block import Outcome, block_of, level_of
 from samebits.gateway.cache import Cache
 from samebits.gateway.call import Call
 from samebits.gateway.check import Check, policy_check
@@ -22,17 +22,18 @@ from samebits.gateway.ids import new_id, shown_id
 from samebits.gateway.join import chunks_of
 from samebits.gateway.levels import Level, includes
 from samebits.gateway.own_ids import OwnIds
-from samebits.gateway.plan import Plan, blamed, make_plan
+from samebits.gateway.plan import Plan, blamed, make_plan, unmet
 from samebits.gateway.policy import PLAIN_NAME, Policy, choose
 from samebits.gateway.record import Recorder
 from samebits.gateway.response_events import events_of
-from samebits.gateway.route import Route
+from samebits.gateway.route import Mode, Route
 from samebits.gateway.settings import TenantConfig
 from samebits.gateway.stream import Stream, late
 from samebits.ledger.routes import RESPONSES
 
 log = logging.getLogger(__name__)
 CACHE_HEADER: Final = "x-samebits-cache"
+RECORD_S: Final = 2.0  # that a client waits for the record of an error; the entry itself goes on to wait
 REASON_HEADER: Final = "x-samebits-cache-reason"
 
 
@@ -135,16 +136,24 @@ class Gateway:
             raise
         except SamebitsError as raised:
             error = raised if plan is None else blamed(plan, raised)
-            await self.recorder.failed(answer_id, call, plan, self._describe(error))
+            await self._failed(answer_id, call, plan, error)
             raise error from None
 
     async def failed(self, answer_id: str, plan: Plan, error: SamebitsError) -> None:
-        """Records that a request failed after its answer had begun.
+        """Records that a request failed after its answer had begun."""
+        await self._failed(answer_id, plan.call, plan, error)
 
-        Raises:
-            LedgerError: it cannot be stored.
+    async def _failed(self, answer_id: str, call: Call, plan: Plan | None, error: SamebitsError) -> None:
+        """Records an error. Where that cannot be done, or takes long, the client is told it all the same: what a model
+        said is given out with it only where that is recorded as an attempt.
         """
-        await self.recorder.failed(answer_id, plan.call, plan, self._describe(error))
+        try:
+            async with asyncio.timeout(RECORD_S):
+                await self.recorder.failed(answer_id, call, plan, self._describe(error))
+        except LedgerError as failure:
+            log.warning("an error is not recorded: %s", failure)
+        except TimeoutError:
+            log.warning("an error is not recorded yet: the ledger did not take it within %g s", RECORD_S)
 
     # ---- the cache, and who computes ---------------------------------------------------------------------------------
 
@@ -199,7 +208,10 @@ class Gateway:
 
     def _stored(self, plan: Plan, kept: Mapping[str, Any]) -> Outcome:
         route = self.routes[kept["route"]]
-        return with_drift(plan, Outcome(kept["whole"], route, kept["attempt"], kept["valid"], sent=kept["sent"]))
+        outcome = Outcome(
+            kept["whole"], route, kept["attempt"], kept["valid"], sent=kept["sent"], mode=Mode(kept["mode"])
+        )
+        return with_drift(plan, outcome)
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
@@ -224,7 +236,14 @@ class Gateway:
     async def finished(
         self, plan: Plan, answer_id: str, outcome: Outcome, cache: str, first_token: float | None
     ) -> dict[str, Any]:
-        """The answer as it is sent, after it is in the ledger."""
+        """The answer as it is sent, after it is in the ledger.
+
+        Raises:
+            InputError: it is not of the level that it must have; that became known while it was computed.
+            LedgerError: it cannot be stored.
+        """
+        if plan.refuses(level := level_of(plan, outcome)):
+            raise unmet(plan.level_asked, level, outcome.route)
         answer_id = shown_id(plan.call.path, plan.route, outcome.whole.get("id"), answer_id)
         block = block_of(plan, outcome, cache, self.recorder.receipt_of(answer_id, plan))
         answer = {**outcome.whole, "id": answer_id}
@@ -234,6 +253,7 @@ class Gateway:
             answer["system_fingerprint"] = block["fingerprint"]
         answer["samebits"] = block
         await self.recorder.answered(answer_id, plan, outcome, answer, block, first_token)
+        log.debug("%s: by %s, policy %s, cache %s", answer_id, outcome.route.name, plan.chosen.name, cache)
         return answer
 
     async def _native(self, plan: Plan, outcome: Outcome, cache: str) -> Any:

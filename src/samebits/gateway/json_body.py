@@ -7,12 +7,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 import orjson
 
 from samebits.errors import InputError
+from samebits.ledger.spelled import Spelled, number
 
 MOST_SHOWN: Final = 80
 MOST_LEVELS: Final = 128  # a schema may have 100, and stands within a few more
@@ -26,33 +26,6 @@ _LONG: Final = re.compile(rb"[0-9][0-9.]{15,}(?:[eE][-+]?[0-9]+)?")
 _SMALL: Final = re.compile(rb"[0-9][0-9.]*[eE]-[0-9]{3,}")
 
 
-class Spelled(float):
-    """A number with more digits than a double has: the nearest double, and how it was written.
-
-    Attributes:
-        text: its JSON.
-    """
-
-    def __new__(cls, text: str) -> Spelled:
-        self = super().__new__(cls, text)
-        self.text = text
-        return self
-
-    text: str
-
-
-def _number(text: str) -> float:
-    """A number of JSON that is no integer: the double that it is, or else with its spelling."""
-    value = float(text)
-    shortest = repr(value)
-    if shortest == text or math.isinf(value):
-        return value
-    try:
-        return value if Decimal(shortest) == Decimal(text) else Spelled(text)
-    except ArithmeticError:  # an exponent of many digits
-        return Spelled(text)
-
-
 def read_answer(data: bytes) -> Any:
     """The value of a JSON text in UTF-8, with integers of any size and the digits of each number.
 
@@ -61,7 +34,7 @@ def read_answer(data: bytes) -> Any:
     """
     value = orjson.loads(data)
     try:
-        return json.loads(data, parse_float=_number) if _loses_digits(data, value) else value
+        return json.loads(data, parse_float=number) if _loses_digits(data, value) else value
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
 
@@ -87,7 +60,7 @@ def _is_lost(digits: bytes) -> bool:
     if digits.isdigit():
         return len(digits) > 18
     try:
-        return repr(float(digits)).encode() != digits and isinstance(_number(digits.decode()), Spelled)
+        return repr(float(digits)).encode() != digits and isinstance(number(digits.decode()), Spelled)
     except ValueError:
         return False  # of a text, such as 1.2.3
 
@@ -104,7 +77,7 @@ def read_json(body: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise _refusal(f"is not UTF-8 at byte {error.start}") from error
     try:
-        value = json.loads(text, object_pairs_hook=_object, parse_float=_number, parse_constant=_constant)
+        value = json.loads(text, object_pairs_hook=_object, parse_float=number, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise _refusal(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
     except RecursionError as error:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from samebits.gateway.json_body import Spelled
 from samebits.ledger.canonical import EXACT, canonical, digest
 from samebits.ledger.routes import CHAT, COMPLETIONS
+from samebits.ledger.spelled import Spelled
 
 # Without effect on the answer, on the two routes whose answers do not repeat them.
 IGNORED: Final = frozenset({"user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from samebits.errors import InputError, SamebitsError
@@ -59,6 +59,11 @@ class Plan:
     def validates(self) -> bool:
         """Whether a text that is not valid is refused."""
         return self.check is not None and (self.check.binding or self.chosen.policy.retries > 0)
+
+    def refuses(self, level: Level) -> bool:
+        """Whether an answer of a level may not be given: the request itself asks for more, or the policy insists."""
+        insists = self.chosen.policy.unmet == "refuse"
+        return not includes(level, self.level_asked if insists else self.call.body.get("determinism"))
 
     @property
     def wants_usage(self) -> bool:
@@ -116,7 +121,7 @@ def make_plan(call: Call, route: Route, chosen: Chosen, check: Check | None, def
     if level == "best-effort" and {"seed", "temperature"} & set(fitted.dropped):
         level = "none"
     if not includes(level, asked) and policy.unmet == "refuse":
-        raise _unmet(asked, level, route)
+        raise unmet(asked, level, route)
     parts, why_not = _key(call, route, chosen, fitted.body, check) if judged else (None, "schema")
     return Plan(call, route, chosen, effective, fitted, asked, level, check, parts, why_not)
 
@@ -179,7 +184,7 @@ def _seeded(call: Call, effective: Effective, chosen: Chosen) -> Effective:
     else:
         seed = rule
     origins = {**effective.origins, "seed": f"policy {chosen.name}"}
-    return Effective({**effective.body, name: seed}, origins)
+    return replace(effective, body={**effective.body, name: seed}, origins=origins)
 
 
 def _native(call: Call, chosen: Chosen) -> Effective:
@@ -196,12 +201,12 @@ def _native(call: Call, chosen: Chosen) -> Effective:
     changed = with_policy(GENERATE, given, chosen)
     # What is asked counts for a derived seed; how the answer comes, and under which id, does not.
     asked = {name: value for name, value in call.body.items() if name not in ("sampling_params", "stream", "rid")}
-    seeded = _seeded(call, Effective({**asked, **changed.body}, changed.origins), chosen)
+    seeded = _seeded(call, replace(changed, body={**asked, **changed.body}), chosen)
     if not seeded.origins:
-        return Effective(dict(call.body), {})
+        return Effective(dict(call.body), {}, changed.withheld)
     [seed] = names_on(GENERATE, "seed")
     params = {**changed.body, seed: seeded.body.get(seed)}
-    return Effective({**call.body, "sampling_params": params}, seeded.origins)
+    return replace(seeded, body={**call.body, "sampling_params": params})
 
 
 def _levels(
@@ -213,7 +218,7 @@ def _levels(
         raise InputError(f"{own!r:.80} is no level", field="determinism", remedy=f"Use one of: {', '.join(LEVELS)}.")
     asked = stronger(own or default, chosen.policy.level)
     if own is not None and not includes(route.level, own):
-        raise _unmet(own, route.level, route)
+        raise unmet(own, route.level, route)
     rest = {name: value for name, value in body.items() if name != "determinism"}
     understands = route.upstream is None or route.upstream.api == "samebits"
     if understands and asked is not None and includes(route.level, asked):
@@ -221,7 +226,8 @@ def _levels(
     return asked, rest
 
 
-def _unmet(asked: Level | None, level: Level, route: Route) -> InputError:
+def unmet(asked: Level | None, level: Level, route: Route) -> InputError:
+    """The refusal of a level."""
     return InputError(
         f"{asked!r} cannot be promised: {route.name!r} gives {level!r}",
         field="determinism",

@@ -18,6 +18,16 @@ CacheRule = Literal["off", "deterministic", "all"]
 NOT_PARAMETERS: Final = frozenset(
     {"model", "messages", "prompt", "input", "text", "stream", "stream_options", "seed", "determinism"}
 )
+# What beam search does not go with (docs/guide/beam-search.md), unless it has a value of these.
+NOT_OF_SEARCH: Final[Mapping[str, tuple[Any, ...]]] = {
+    "temperature": (0,),
+    **dict.fromkeys(("top_p", "top_k", "min_p"), ()),
+    **dict.fromkeys(("repetition_penalty", "presence_penalty", "frequency_penalty"), ()),
+    **dict.fromkeys(("logit_bias", "stop", "stop_token_ids", "response_format", "structured_outputs"), ()),
+    **dict.fromkeys(("ignore_eos", "echo", "stream"), (False,)),
+    "tool_choice": ("auto", "none"),
+}
+OF_SEARCH: Final = frozenset({"use_beam_search", "best_of", "length_penalty"})
 
 
 @dataclass(frozen=True)
@@ -153,21 +163,29 @@ class Effective:
     Attributes:
         body: in the order of the request's keys; what a policy adds comes last.
         origins: of each parameter that the policy set, by its plain name (``ledger.routes``): ``policy NAME``.
+        withheld: defaults of the policy that the request does not give either, and that contradict what it asks for.
     """
 
     body: dict[str, Any]
     origins: Mapping[str, str]
+    withheld: tuple[str, ...] = ()
 
 
 def with_policy(path: str, body: Mapping[str, Any], chosen: Chosen) -> Effective:
     """The parameters of a route with those that a policy forces, and its defaults where the request has none (null is
-    none), each under the name that it has on that route.
+    none), each under the name that it has on that route. What is forced wins over what the request says; a default that
+    does not go with it is left out.
     """
     policy, said = chosen.policy, f"policy {chosen.name}"
     result, origins = dict(body), {}
+    withheld: list[str] = []
+    searches = _searches(body, policy)
     for name, value in (policy.default or {}).items():
         names = names_on(path, name)
         if all(result.get(other) is None for other in names):
+            if _contradicts(name, value, searches):
+                withheld.append(name)
+                continue
             result[name if name in names else names[0]] = value
             origins[plain_name(name)] = said
     for name, value in (policy.force or {}).items():
@@ -179,4 +197,20 @@ def with_policy(path: str, body: Mapping[str, Any], chosen: Chosen) -> Effective
         for other in given[1:]:
             del result[other]
         result[field] = value
-    return Effective(result, origins)
+    return Effective(result, origins, tuple(withheld))
+
+
+def _searches(body: Mapping[str, Any], policy: Policy) -> bool | None:
+    """Whether a request is one for beam search; None where neither it nor the policy says."""
+    for given in (policy.force or {}, body):
+        if given.get("use_beam_search") is not None:
+            return given["use_beam_search"] is True
+    if (policy.default or {}).get("use_beam_search") is not True:
+        return None
+    return not any(_contradicts(name, value, searches=True) for name, value in body.items() if value is not None)
+
+
+def _contradicts(name: str, value: Any, searches: bool | None) -> bool:
+    if searches:
+        return name in NOT_OF_SEARCH and value not in NOT_OF_SEARCH[name]
+    return searches is False and name in OF_SEARCH and value is not False

@@ -7,27 +7,32 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from samebits.gateway.call import Backend
-from samebits.gateway.levels import Level
+from samebits.gateway.levels import Level, weaker
 from samebits.gateway.settings import UpstreamConfig
 from samebits.ledger import public_url
 
 
-@dataclass
-class Seen:
-    """What the answers of an upstream stated last; None before the first one.
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """What is known of the mode in which an upstream runs. Two are the same if they are one object: what was known from
+    one time on, until something else was.
 
     Attributes:
-        verified: whether the server confirmed at the start that it runs in the mode that it is declared to;
-            None where it does not tell, or was lost since and may have been started in another way.
+        confirmed: whether the server said that it runs in the mode that its level needs; None where it does not tell.
+        pending: it is asked as soon as it answers, since it was lost, and may have been started in another way.
     """
+
+    confirmed: bool | None = None
+    pending: bool = False
+
+
+@dataclass
+class Seen:
+    """What an upstream stated last; None before the first answer."""
 
     model: str | None = None
     fingerprint: str | None = None
-    verified: bool | None = None
-
-    def forget_mode(self) -> None:
-        """What the server said of its mode no longer holds."""
-        self.verified = None
+    mode: Mode = field(default_factory=Mode)
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Route:
     """A name and what computes its answers.
 
     Attributes:
-        level: the strongest that it gives; of an upstream as declared.
+        declared: the strongest level that it gives, as far as is not known otherwise.
         fingerprint: of an embedded engine.
         defaults: effective parameters of a request that gives none, where they are known.
         parameters: by path the names of those that it knows; None where it may know any, as upstreams do.
@@ -46,7 +51,7 @@ class Route:
     name: str
     engine: Literal["embedded", "upstream"]
     backend: Backend
-    level: Level
+    declared: Level
     timeout: float
     fingerprint: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -56,6 +61,11 @@ class Route:
     failover: tuple[str, ...] = ()
     stronger: str | None = None
     seen: Seen = field(default_factory=Seen)
+
+    @property
+    def level(self) -> Level:
+        """The strongest level that it gives."""
+        return level_in(self.seen.mode, self.declared)
 
     @property
     def own_fingerprint(self) -> str | None:
@@ -87,4 +97,10 @@ class Route:
             "model": self.upstream_model,
             "resolved": self.upstream.revision or self.seen.model,
             "fingerprint": self.known_fingerprint,
+            "level": self.level,
         }
+
+
+def level_in(mode: Mode, declared: Level) -> Level:
+    """What is left of a declared level: of a server that denies its mode, what any other gives."""
+    return weaker(declared, "best-effort") if mode.confirmed is False else declared

@@ -43,6 +43,7 @@ MOST_ERROR: Final = 1 << 20  # bytes of an error that are read
 LONGEST_WAIT_S: Final = 30.0  # an upstream that asks for more is believed, and the request fails at once
 PASSED_ON: Final = ("retry-after", "retry-after-ms")
 PASSING: Final = frozenset({429})  # and everything from 500
+ABSENT: Final = frozenset({502, 503, 504})  # what proxies answer in place of a server that is not there
 
 
 class UpstreamReply:
@@ -63,10 +64,10 @@ class UpstreamReply:
                     raise MalformedError(f"the answer of {self._name} is longer than {MOST_ANSWER >> 20} MiB")
                 yield piece
         except TimeoutError:
-            self._upstream.breaker.failed()
+            self._upstream.failed()
             raise UpstreamTimeoutError(f"{self._name} did not complete its answer in time") from None
         except aiohttp.ClientError:
-            self._upstream.breaker.failed()
+            self._upstream.failed()
             self._upstream.when_lost()
             raise MalformedError(f"the connection to {self._name} broke within the answer") from None
 
@@ -97,7 +98,9 @@ class Upstream:
         name: of the model, for errors.
 
     Attributes:
-        when_lost: called when there is no connection, or one ends in mid-answer: the server may be started anew.
+        when_lost: called when there is no connection, one ends in mid-answer, a proxy says that nobody is behind it, or
+            it is left alone: the server may be started anew.
+        when_heard: called when an answer of its own begins.
     """
 
     def __init__(self, name: str, config: UpstreamConfig, breaker: Breaker | None = None) -> None:
@@ -105,6 +108,7 @@ class Upstream:
         self.breaker = breaker or Breaker(config.breaker_failures, config.breaker_seconds)
         self.sent = 0  # requests, each attempt of them
         self.when_lost: Callable[[], None] = lambda: None
+        self.when_heard: Callable[[], None] = lambda: None
         self.name = name
         self._key: ApiKey | None = read_key(env=config.api_key_env, file=None)
         self._session: aiohttp.ClientSession | None = None
@@ -146,13 +150,19 @@ class Upstream:
             if isinstance(error, RefusedError) and error.status < 500:
                 self.breaker.succeeded()  # it works, and said no
             else:
-                self.breaker.failed()
+                self.failed()
             raise
         except BaseException:
             self.breaker.abandoned()
             raise
         self.breaker.succeeded()
         return reply
+
+    def failed(self) -> None:
+        """Notes a failure."""
+        self.breaker.failed()
+        if self.breaker.is_open:
+            self.when_lost()
 
     async def _again(self, failure: UpstreamError, path: str, body: bytes, deadline: float) -> UpstreamReply:
         """The further attempts. The first one was made outside, since most requests need no other, and the machinery
@@ -190,6 +200,10 @@ class Upstream:
         except aiohttp.ClientError as error:
             self.when_lost()
             raise UnreachableError(f"{self.name} cannot be reached: {type(error).__name__}") from None
+        if response.status in ABSENT:
+            self.when_lost()
+        elif response.status < 500:
+            self.when_heard()
         if response.status == 200:
             return UpstreamReply(response, self)
         if not 400 <= response.status <= 599:  # no answer, and no error that a client could understand
@@ -225,12 +239,14 @@ class Upstream:
         """What the server says at an address of its own; None where it says nothing in JSON.
 
         Raises:
-            UnreachableError: it cannot be reached.
+            UnreachableError: it cannot be reached, or fails.
         """
         assert self._session is not None, "the upstream is not open"
         try:
             limit = aiohttp.ClientTimeout(total=timeout)
             async with self._session.get(url, timeout=limit, proxy=self._proxy, allow_redirects=False) as response:
+                if response.status >= 500:
+                    raise UnreachableError(f"{self.name} cannot say what it is: HTTP {response.status}")
                 return json.loads(await response.content.read(MOST_ERROR)) if response.status == 200 else None
         except (ValueError, RecursionError):
             return None

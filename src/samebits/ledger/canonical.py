@@ -6,6 +6,7 @@ A digest names its algorithm: ``sha256:`` and lower-case hex. docs/receipt.md wr
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -41,6 +42,21 @@ def canonical(value: object) -> bytes:
         raise InputError(kind, field="value", remedy="Give what JSON can express, in valid Unicode.") from None
     except RecursionError:
         raise InputError("is nested too deeply", field="value", remedy="Give less than 100 levels.") from None
+
+
+def read(data: bytes) -> Any:
+    """The value of a canonical JSON text: one whose canonical text is the same again.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    return json.loads(data, parse_int=_whole)
+
+
+def _whole(digits: str) -> int | float:
+    """A number without a point. Beyond ±(2⁵³ − 1) it was a float: an integer would be a string."""
+    value = int(digits)
+    return value if abs(value) <= EXACT else float(digits)
 
 
 class _UncommonError(Exception):

@@ -1,7 +1,8 @@
 """What canonical JSON loses of a value, so that it can be sent again exactly as it came.
 
 The order of members decides in which order a schema's properties are written, and how a template shows a tool: it moves
-bits. So does the difference between 1 and 1.0 in a schema. Neither is part of the digest.
+bits. So does the difference between 1 and 1.0 in a schema, and an upstream is sent more digits than a double has. None
+of these is part of the digest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from samebits.ledger.canonical import EXACT
+from samebits.ledger.spelled import Spelled, number
 
 # Where a value stands: the place of what holds it, and its name or number there.
 _Place = tuple["_Place | None", str | int]
@@ -41,6 +43,8 @@ def lost(value: Any) -> dict[str, Any]:
         elif isinstance(item, list | tuple):
             for i, one in enumerate(item):
                 walk(one, (place, i))
+        elif isinstance(item, Spelled):
+            numbers[_pointer(place)] = item.text
         elif (isinstance(item, float) and item.is_integer()) or (isinstance(item, int) and abs(item) > EXACT):
             numbers[_pointer(place)] = repr(item)
 
@@ -75,7 +79,7 @@ def restored(value: Any, form: Mapping[str, Any]) -> Any:
             return {names[i]: done[names[i]] for i in places}
         if isinstance(item, list):
             return [walk(one, f"{path}/{i}") for i, one in enumerate(item)]
-        return json.loads(form["numbers"][path]) if path in form["numbers"] else item
+        return json.loads(form["numbers"][path], parse_float=number) if path in form["numbers"] else item
 
     return walk(value, "")
 

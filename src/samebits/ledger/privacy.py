@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from samebits.errors import InputError, shown
 from samebits.ledger.canonical import canonical, digest
+from samebits.ledger.spelled import Spelled
 
 Mode = Literal["full", "digest-only", "redacted"]
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
@@ -133,14 +134,20 @@ class Privacy:
                     name, number = f"{self._patterns_out(key)}#{number}", number + 1
                 kept[name] = _digested(item) if key in TOKENWISE and item else self._redacted(item)
             return kept
-        if isinstance(value, int) and not isinstance(value, bool) and self._patterns_out(str(value)) != str(value):
-            return self._patterns_out(str(value))
-        return value
+        digits = _digits(value)
+        return value if self._patterns_out(digits) == digits else self._patterns_out(digits)
 
     def _patterns_out(self, text: str) -> str:
         for name, pattern in self._compiled.items():
             text = pattern.sub(f"[redacted:{name}]", text)
         return text
+
+
+def _digits(value: Any) -> str:
+    """Those of a number that may be more than one: an integer, or what has more than a double."""
+    if isinstance(value, Spelled):
+        return value.text
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def _digested(value: Any) -> dict[str, str]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from samebits.errors import MeasurementError, SamebitsError
-from samebits.ledger.canonical import canonical, digest
+from samebits.ledger.canonical import canonical, digest, read
 from samebits.ledger.causes import Again, first_difference, likely_cause
 from samebits.ledger.chain import intact
 from samebits.ledger.entry import Record
@@ -62,7 +61,7 @@ class Recorded:
             raise MeasurementError(f"{record.id}: the record was changed since it was stored; see samebits ledger fsck")
         if record.body is None:
             raise MeasurementError(f"{record.id} was pruned: its request is not there any more")
-        body = json.loads(record.body)
+        body = read(record.body)
         wanted, stored = body["digests"]["request"], body["request"]
         if request is not None and digest(canonical(request)) != wanted:
             raise MeasurementError(f"the request given is not the one of {record.id}: its digest differs")

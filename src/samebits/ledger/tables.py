@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
-REVISION: Final = "0002"  # of the migrations; a test compares
-READABLE: Final = frozenset({"0001", REVISION})  # forms with today's records and heads, so that nothing is missing
+REVISION: Final = "0003"  # of the migrations; a test compares
+READABLE: Final = frozenset(
+    {"0001", "0002", REVISION}
+)  # forms with today's records and heads, so that nothing is missing
 
 metadata = MetaData()
 
@@ -45,4 +47,12 @@ baselines = Table(
     Column("model", Text),
     Column("fingerprint", Text),
     Column("time_ns", BigInteger, nullable=False),
+)
+
+# One row, written anew to find out whether anything can be written.
+probe = Table(
+    "probe",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("filler", LargeBinary, nullable=False),
 )

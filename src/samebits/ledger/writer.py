@@ -12,6 +12,7 @@ from typing import Final
 from samebits.errors import LedgerError
 from samebits.ledger.body import Sealed
 from samebits.ledger.entry import Entry, Record
+from samebits.ledger.pulse import Pulse
 from samebits.ledger.store import Ledger
 
 CAPACITY: Final = 4096  # entries that wait; more have to wait to wait
@@ -31,10 +32,14 @@ class AsyncLedger:
     Args:
         ledger: an open one.
         capacity: entries that may wait.
+
+    Attributes:
+        pulse: whether it can be written.
     """
 
     def __init__(self, ledger: Ledger, capacity: int = CAPACITY) -> None:
         self.ledger = ledger
+        self.pulse = Pulse(ledger)
         self._room = asyncio.Semaphore(capacity)
         self._queue: deque[_Waiting] = deque()
         self._changed = threading.Condition()
@@ -49,15 +54,16 @@ class AsyncLedger:
             InputError: it holds a value that JSON cannot express.
             LedgerError: the database cannot be written, or the ledger is closed; the entry is not stored.
         """
-        async with self._room:
-            loop = asyncio.get_running_loop()
-            waiting = _Waiting(entry, loop.create_future(), loop)
-            with self._changed:
-                if self._ending:
-                    raise LedgerError("the ledger is closed")
-                self._queue.append(waiting)
-                self._changed.notify()
-            return await waiting.future
+        await self._room.acquire()  # until it is stored, whether or not somebody waits for that
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(entry, loop.create_future(), loop)
+        with self._changed:
+            if self._ending:
+                self._room.release()
+                raise LedgerError("the ledger is closed")
+            self._queue.append(waiting)
+            self._changed.notify()
+        return await waiting.future
 
     @property
     def waiting(self) -> int:
@@ -70,6 +76,7 @@ class AsyncLedger:
             self._ending = True
             self._changed.notify()
         await asyncio.to_thread(self._thread.join)
+        await self.pulse.close()
         await asyncio.to_thread(self.ledger.close)
 
     def _run(self) -> None:
@@ -79,30 +86,34 @@ class AsyncLedger:
                 try:
                     ready.append((waiting, self.ledger.seal(waiting.entry)))
                 except Exception as error:  # it alone is wrong; whatever it is, this thread goes on
-                    _tell(waiting, error)
+                    self._tell(waiting, error)
+            if not ready:
+                continue
             try:
                 stored = self.ledger.append_sealed([sealed for _, sealed in ready])
             except Exception as error:  # whatever it is, nobody may wait for ever
+                self.pulse.failed(error, sum(len(sealed.body) for _, sealed in ready))
                 for waiting, _ in ready:
-                    _tell(waiting, error)
+                    self._tell(waiting, error)
             else:
+                self.pulse.wrote()
                 for (waiting, _), record in zip(ready, stored, strict=True):
-                    _tell(waiting, record)
+                    self._tell(waiting, record)
 
     def _next_batch(self) -> list[_Waiting]:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._ending)
             return [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
 
+    def _tell(self, waiting: _Waiting, outcome: Record | Exception) -> None:
+        def tell() -> None:
+            self._room.release()
+            if waiting.future.done():
+                return
+            if isinstance(outcome, Exception):
+                waiting.future.set_exception(outcome)
+            else:
+                waiting.future.set_result(outcome)
 
-def _tell(waiting: _Waiting, outcome: Record | Exception) -> None:
-    def tell() -> None:
-        if waiting.future.done():
-            return
-        if isinstance(outcome, Exception):
-            waiting.future.set_exception(outcome)
-        else:
-            waiting.future.set_result(outcome)
-
-    with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
-        waiting.loop.call_soon_threadsafe(tell)
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
+            waiting.loop.call_soon_threadsafe(tell)
