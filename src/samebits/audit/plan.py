@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from samebits.audit.observation import as_condition
 from samebits.audit.prompts import Prompt, prompts_digest
-from samebits.audit.targets import Ask, Prices
+from samebits.audit.targets import Ask, Prices, most_refusals
 from samebits.errors import InputError
 from samebits.numerics import digest_json
 
@@ -210,16 +210,22 @@ class Block:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many requests a plan has, for each target."""
+    """How many requests a plan has, for each target.
+
+    Attributes:
+        measured, background, warming, probes: of each kind.
+        refusals: first questions more that it takes at most where a server refuses parts of them, one at a time.
+    """
 
     measured: int
     background: int
     warming: int
     probes: int
+    refusals: int
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All of them, where no first question is refused."""
         return self.measured + self.background + self.warming + self.probes
 
 
@@ -321,7 +327,8 @@ class Plan:
             measured += block.size
             background += sum(step.background for step in block.steps()) if block.load else 0
             warming += len(self.prompts) if block.warm else 0
-        return Counts(measured, background, warming, len(self.probes()))
+        probes = self.probes()
+        return Counts(measured, background, warming, len(probes), most_refusals(probes))
 
     def cost(self, prices: Prices) -> float:
         """What it costs at most, if a token has about four characters and each answer is as long as it may be."""

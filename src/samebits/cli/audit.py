@@ -246,6 +246,8 @@ def _passes(console: Console, results: Sequence[Result], fail_under: float) -> b
 def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> None:
     from rich.table import Table
 
+    from samebits.audit.targets import HttpSpec
+
     counts, e = plan.counts, plan.experiment
     table = Table(title="Plan", show_header=False)
     factors = {name: ", ".join(levels) or "as it comes" for name, levels in e.factors().items()}
@@ -260,6 +262,11 @@ def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> Non
         f"{counts.warming:,} warming + {counts.probes:,} probing",
         "will be seen": _seen(plan.runs_of_a_prompt),
     }
+    if any(isinstance(spec, HttpSpec) for spec in specs):
+        rows["where refused"] = (
+            f"one probing request more for each part of it that a server does not take, at most {counts.refusals}"
+            + (f"; of {e.top_logprobs} best tokens as many as it takes" if e.top_logprobs else "")
+        )
     for name, value in rows.items():
         table.add_row(name, value)
     for spec in specs:
