@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from samebits.audit.accuracy import Accuracy, accuracy
 from samebits.audit.agreement import READ_OUT, ViewSummary, summarise_all
 from samebits.audit.divergence import Divergence, divergence
-from samebits.audit.intervals import CONFIDENCE, Estimate, rate_interval, smallest_rate_seen
+from samebits.audit.intervals import CONFIDENCE, Estimate, ShareEstimate, rate_interval, smallest_rate_seen
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count, Share
 from samebits.audit.scores import ScoreSpread, score_spread
 from samebits.audit.views import SAME_WORDS, Meaning, MeaningName, View, by_prompt
 from samebits.errors import InputError
@@ -28,8 +29,8 @@ class FingerprintUse:
     """
 
     fingerprint: str | None
-    runs: int
-    differing_prompts: int
+    runs: Count
+    differing_prompts: Count
 
 
 @dataclass(frozen=True)
@@ -58,22 +59,22 @@ class Metrics:
     """
 
     target: str
-    runs: int
-    unseeded: int
-    prompts: int
-    failures: Estimate
-    errors: tuple[tuple[str, int], ...]
-    empty: int
-    cut: int
+    runs: Count
+    unseeded: Count
+    prompts: Count
+    failures: ShareEstimate
+    errors: tuple[tuple[str, Count], ...]
+    empty: Count
+    cut: Count
     views: tuple[ViewSummary, ...]
     meaning: MeaningName
     divergence: Mapping[str, Divergence]
     scores: Mapping[str, ScoreSpread]
     accuracy: Accuracy | None
     fingerprints: tuple[FingerprintUse, ...]
-    least: int
-    smallest_rate: float | None
-    confidence: float
+    least: Count
+    smallest_rate: Share | None
+    confidence: Share
 
     def view(self, name: View) -> ViewSummary:
         """The summary of one view."""

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Final, Literal
 
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count
 from samebits.audit.views import by_prompt
 
 # Share of a level's runs that must have met it; the first and last requests of a block never do.
@@ -41,9 +42,9 @@ class SeedUse:
     """
 
     forwarding: Literal["forwarded", "not forwarded", "not verifiable", "not sent"]
-    sent: int
-    echoed: int
-    differing: int
+    sent: Count
+    echoed: Count
+    differing: Count
     unseeded_varies: bool | None
 
     @property

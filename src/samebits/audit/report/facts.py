@@ -110,7 +110,11 @@ def asked(document: Document) -> Pairs:
         (name, f"{told(levels or 'as it comes')} ({FACTORS[name].split(':')[0]})")
         for name, levels in e.factors().items()
     ]
-    top = "not asked for" if e.top_logprobs is None else f"with the {e.top_logprobs} best tokens, or as many as a target takes"
+    top = (
+        "not asked for"
+        if e.top_logprobs is None
+        else f"with the {e.top_logprobs} best tokens, or as many as a target takes"
+    )
     return (
         ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''}"),
         ("digest of the prompts", document.plan.prompts),

@@ -51,8 +51,8 @@ def fewer_best_tokens(
 
 
 def most_refusals(probes: tuple[Ask, ...]) -> int:
-    """How many refusals first questions can meet at most: of each part that may be left out, of the name of the limit of
-    tokens, and of numbers of best tokens: the one asked for, the one named, and the steps.
+    """How many refusals first questions can meet at most: of each part that may be left out, of the name of the limit
+    of tokens, and of numbers of best tokens: the one asked for, the one named, and the steps.
     """
     asked = max((probe.top_logprobs or 0 for probe in probes), default=0)
     numbers = 1 + sum(step < asked for step in STEPS) if asked else 0

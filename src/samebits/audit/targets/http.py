@@ -107,10 +107,17 @@ class HttpTarget:
                 "server": await self._server(),
                 "notes": dict(self.notes),
             } | ({} if self._most_best is None else {"best_tokens": self._most_best})
-        self._model, self._limit_name = known["model"], known["limit_name"]
-        self._extras = frozenset(known["accepted"])
-        self._most_best = known.get("best_tokens")
-        self.notes = dict(known["notes"])
+        try:
+            self._model, self._limit_name = str(known["model"]), str(known["limit_name"])
+            self._extras = frozenset(known["accepted"])
+            self._most_best = None if known.get("best_tokens") is None else int(known["best_tokens"])
+            self.notes = dict(known["notes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"what it holds of {self._spec.name} is damaged: {error!r}",
+                field="journal",
+                remedy="Name another file for a new audit.",
+            ) from None
         return known
 
     async def _only_model(self) -> str:

@@ -42,9 +42,7 @@ def read_json(data: bytes) -> Any:
             raise MalformedError("the answer is not JSON") from error
 
 
-def body_of(
-    ask: Ask, model: str, extras: frozenset[str], limit_name: str, *, most_best: int | None = None
-) -> bytes:
+def body_of(ask: Ask, model: str, extras: frozenset[str], limit_name: str, *, most_best: int | None = None) -> bytes:
     """The body of a request.
 
     Args:
