@@ -8,8 +8,9 @@ combination at one time in one order; nothing else of the plan runs beside it.
 from __future__ import annotations
 
 import itertools
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -147,6 +148,27 @@ class Experiment:
             "streaming": self.streaming,
             "seed": self.seeds,
         }
+
+    @property
+    def runs_in_all(self) -> int:
+        """Runs of each prompt, over all combinations of the factors."""
+        return self.runs * math.prod(len(levels) or 1 for levels in self.factors().values())
+
+
+def read_experiment(head: Mapping[str, Any]) -> Experiment:
+    """The experiment that the first line of a journal describes; see ``Plan.document``.
+
+    Raises:
+        InputError: it describes none; the field at fault is named.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Experiment).validate_python(head.get("experiment"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, ("experiment", *first["loc"])))
+        raise InputError(f"{where}: {first['msg']}", field="journal", remedy="Name a journal.") from None
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from samebits.audit.compare import Comparison, McNemar
-from samebits.audit.journal import read_head, read_journal
+from samebits.audit.journal import key_of, read_head, read_journal
 from samebits.audit.metrics import fingerprints
 from samebits.audit.observation import Observation
+from samebits.audit.plan import read_experiment
 from samebits.errors import InputError, MeasurementError
 
 # Settings of an experiment that answers follow. The others only say how often, and beside what, was asked.
 MOVING: Final = ("temperature", "top_p", "seed", "max_tokens")
+RELATIVE: Final = frozenset({"time", "order"})  # factors whose levels are only told apart within one audit
 SHOWN: Final = 8  # names of prompts in a sentence
 
 
@@ -25,12 +28,17 @@ class Side:
     Attributes:
         name: for people: the target, and the journal where the other side has the same target.
         observations: of one target.
+        journal: that they are from.
+        planned: requests of the audit's plan, for this target.
         fingerprints: those seen, most common first.
         failed: runs without an answer; they are not compared.
+        missing: planned requests without an outcome: the audit is unfinished.
     """
 
     name: str
     observations: tuple[Observation, ...]
+    journal: Path
+    planned: int
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
@@ -40,14 +48,65 @@ class Side:
     def failed(self) -> int:
         return sum(o.failed for o in self.observations)
 
+    @property
+    def missing(self) -> int:
+        return max(0, self.planned - len({key_of(o) for o in self.observations}))
+
+    @property
+    def levels(self) -> dict[str, set[str]]:
+        """Factor → its levels with an answer."""
+        found: dict[str, set[str]] = {}
+        for condition in {o.condition for o in self.observations if not o.failed}:
+            for factor, level in condition:
+                found.setdefault(factor, set()).add(level)
+        return found
+
 
 @dataclass(frozen=True)
 class Sides:
-    """Both, and the settings by which they were asked differently: name → values."""
+    """Both.
+
+    Attributes:
+        first, second: the two.
+        asked_differently: settings that answers follow and that were not the same: name → values.
+        planned_differently: the other settings that were not: how often, and beside what, was asked.
+    """
 
     first: Side
     second: Side
     asked_differently: dict[str, tuple[Any, Any]]
+    planned_differently: dict[str, tuple[Any, Any]]
+
+    @property
+    def finished(self) -> bool:
+        """Whether each planned request of both has an outcome."""
+        return not (self.first.missing or self.second.missing)
+
+    def only(self, side: Side) -> dict[str, list[str]]:
+        """Factor → its levels under which this side has answers, and the other one has none."""
+        other = (self.second if side is self.first else self.first).levels
+        lone = {factor: sorted(levels - other.get(factor, set())) for factor, levels in side.levels.items()}
+        return {factor: levels for factor, levels in lone.items() if levels and factor not in RELATIVE}
+
+    def document(self) -> dict[str, Any]:
+        """What is known about them, of JSON's types."""
+        return {
+            "finished": self.finished,
+            "sides": [
+                {
+                    "name": side.name,
+                    "journal": str(side.journal),
+                    "planned": side.planned,
+                    "missing": side.missing,
+                    "failed": side.failed,
+                    "fingerprints": list(side.fingerprints),
+                    "only_here": self.only(side),
+                }
+                for side in (self.first, self.second)
+            ],
+            "asked_differently": self.asked_differently,
+            "planned_differently": self.planned_differently,
+        }
 
 
 def read_sides(journals: Sequence[Path], first: str | None, second: str | None) -> Sides:
@@ -69,17 +128,17 @@ def read_sides(journals: Sequence[Path], first: str | None, second: str | None) 
         raise InputError(
             "the two asked different prompts", field="journals", remedy="Ask both the same: --prompts with one file."
         )
+    experiments = [read_experiment(head) for head in heads]
     found = [_by_target(path) for path in journals]
     if len(journals) == 1:
         names = _two_of(found[0], first, second)
-        sides = [Side(name, found[0][name]) for name in names]
     else:
         names = [_one_of(found[0], first, "first"), _one_of(found[1], second, "second")]
-        same = names[0] == names[1]
-        sides = [
-            Side(f"{name} in {path}" if same else name, targets[name])
-            for name, path, targets in zip(names, journals, found, strict=True)
-        ]
+    same = names[0] == names[1]
+    sides = []
+    for name, i in zip(names, (0, -1), strict=True):
+        planned = _prompts(heads[i]) * experiments[i].runs_in_all
+        sides.append(Side(f"{name} in {journals[i]}" if same else name, found[i][name], journals[i], planned))
     # The head has the moment of its writing, so that a copy of a journal is found out, too.
     if names[0] == names[1] and heads[0] == heads[-1]:
         raise InputError(
@@ -88,9 +147,17 @@ def read_sides(journals: Sequence[Path], first: str | None, second: str | None) 
     for side in sides:
         if side.failed == len(side.observations):
             raise MeasurementError(f"{side.name}: not one of {side.failed} requests was answered")
-    asked = [head.get("experiment") or {} for head in heads]
-    differently = {k: (asked[0].get(k), asked[-1].get(k)) for k in MOVING if asked[0].get(k) != asked[-1].get(k)}
-    return Sides(sides[0], sides[1], differently)
+    asked = [asdict(experiment) for experiment in experiments]
+    differently = {k: (asked[0][k], asked[-1][k]) for k in asked[0] if asked[0][k] != asked[-1][k]}
+    moving = {k: differently.pop(k) for k in MOVING if k in differently}
+    return Sides(sides[0], sides[1], moving, differently)
+
+
+def _prompts(head: Mapping[str, Any]) -> int:
+    ids = head.get("prompt_ids")
+    if not isinstance(ids, list) or not ids:
+        raise InputError("prompt_ids: is no list of prompts", field="journal", remedy="Name a journal.")
+    return len(ids)
 
 
 def _by_target(path: Path) -> dict[str, tuple[Observation, ...]]:
@@ -132,6 +199,7 @@ def verdict(found: Comparison, sides: Sides) -> list[str]:
     said = [_answers(found), *_replayed(found)]
     if found.beyond_luck:  # then it decides, whatever the test of distributions sees
         said.reverse()
+    said += _reservations(found, sides)
     if found.flips is not None:
         said.append(_flips(found.flips))
     for side in (sides.first, sides.second):
@@ -144,6 +212,34 @@ def verdict(found: Comparison, sides: Sides) -> list[str]:
         if only:
             said.append(f"Only {name} answered {_names(only)}; not compared.")
     return said
+
+
+def _reservations(found: Comparison, sides: Sides) -> Iterable[str]:
+    """What limits the verdict: audits that are not finished, and plans that are not the same."""
+    for side in (sides.first, sides.second):
+        if side.missing:
+            yield (
+                f"UNFINISHED: {side.missing} of {side.planned} planned requests of {side.name} have no outcome. The "
+                "verdict is about the others, among which conditions need not weigh as planned. The command of its "
+                f"audit with --journal {shlex.quote(str(side.journal))} goes on with it."
+            )
+    if sides.planned_differently:
+        values = "; ".join(
+            f"{name} {_set(one)} and {_set(other)}" for name, (one, other) in sides.planned_differently.items()
+        )
+        yield f"Not the same plan: {values}."
+    for side in (sides.first, sides.second):
+        alone = "; ".join(f"{factor} {', '.join(levels)}" for factor, levels in sides.only(side).items())
+        if alone:
+            follows = "a difference may be of that" if found.different else "of the other side there, nothing is known"
+            yield f"Only {side.name} has answers under {alone}: {follows}."
+
+
+def _set(value: Any) -> str:
+    """A setting in words."""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "as it comes"
+    return "not set" if value is None else str(value)
 
 
 def _answers(found: Comparison) -> str:
