@@ -68,7 +68,7 @@ def test_two_dates_of_a_server_that_changed(tmp_path: Path, capsys: pytest.Captu
     assert compare(first, second, "--json", tmp_path / "c.json") == 1
     said = capsys.readouterr().out
     assert "The answers DIFFER" in said
-    assert "1 do NOT match: p1." in said
+    assert "1 does NOT match: p1." in said
     assert "fingerprints fp-2" in said
     found = json.loads((tmp_path / "c.json").read_text())
     assert found["different"] is True

@@ -14,6 +14,7 @@ from samebits.audit.observation import Observation
 from samebits.audit.ranges import Count, Share
 from samebits.audit.scores import ScoreSpread, score_spread
 from samebits.audit.views import SAME_WORDS, Meaning, MeaningName, View, by_prompt
+from samebits.counted import counted, part
 from samebits.errors import InputError
 
 
@@ -148,7 +149,7 @@ def in_words(summary: ViewSummary) -> str:
         summary.view, summary.view
     )
     runs, prompts = summary.compared, len(summary.prompts)
-    failed = f" {summary.failed} more runs failed." if summary.failed else ""
+    failed = f" {counted(summary.failed, 'more run')} failed." if summary.failed else ""
     if summary.verdict == "not offered":
         return f"{name}: not offered by the target, so nothing is known."
     if summary.verdict == "too few runs":
@@ -157,16 +158,17 @@ def in_words(summary: ViewSummary) -> str:
         assert summary.excluded is not None
         confidence = summary.departure_rate.interval.confidence if summary.departure_rate.interval else CONFIDENCE
         return (
-            f"{name}: no difference in {runs} runs of {prompts} prompts; with {confidence:.0%} confidence at most "
-            f"{summary.excluded:.2%} of runs depart.{failed}"
+            f"{name}: no difference in {counted(runs, 'run')} of {counted(prompts, 'prompt')}; with {confidence:.0%} "
+            f"confidence at most {summary.excluded:.2%} of runs depart.{failed}"
         )
     unread = ""
     if summary.view in READ_OUT and summary.without:
         unread = (
-            f" Nothing could be read out of {summary.without} of {runs} answers, and such a run agrees with no other."
+            f" Nothing could be read out of {part(summary.without, runs, 'answer')}; such a run agrees with no other."
         )
     if summary.verdict == "unreadable":
         return f"{name}: unreadable in part, so not measured in full; no two that could be read differ.{unread}{failed}"
     differing = sum(p.outcomes > 1 for p in summary.prompts)
-    departed = f"{summary.departures} of {runs} runs depart"
-    return f"{name}: {differing} of {prompts} prompts have differing runs; {departed}.{unread}{failed}"
+    departed = part(summary.departures, runs, "run", "departs", "depart")
+    have = part(differing, prompts, "prompt", "has", "have")
+    return f"{name}: {have} differing runs; {departed}.{unread}{failed}"

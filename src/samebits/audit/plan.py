@@ -18,6 +18,7 @@ from typing import Any, Final
 from samebits.audit.observation import as_condition
 from samebits.audit.prompts import Prompt, prompts_digest
 from samebits.audit.targets import Ask, Prices, most_refusals
+from samebits.counted import counted
 from samebits.errors import InputError
 from samebits.numerics import digest_json
 
@@ -130,7 +131,9 @@ class Experiment:
                 )
         if self.times > self.runs:
             raise InputError(
-                f"{self.times} blocks of time are more than {self.runs} runs", field="times", remedy="Give more runs."
+                f"{counted(self.times, 'block')} of time are more than {counted(self.runs, 'run')}",
+                field="times",
+                remedy="Give more runs.",
             )
         for name, low, high in (("temperature", 0, 2), ("top_p", 0, 1)):
             number = getattr(self, name)
@@ -374,7 +377,9 @@ class Plan:
         out_of_reach = [c for c in self.experiment.concurrency if c > smallest]
         if out_of_reach:
             shown = ", ".join(map(str, out_of_reach))
-            said.append(f"A block has only {smallest} requests, so concurrency {shown} is not reached: more runs.")
+            said.append(
+                f"A block has only {counted(smallest, 'request')}, so concurrency {shown} is not reached: more runs."
+            )
         if "none" in self.experiment.seeds and not self.experiment.temperature:
             said.append("At temperature 0 the arm without a seed need not vary, so it shows nothing about seeds.")
         return said

@@ -13,6 +13,7 @@ from samebits.audit.journal import key_of, read_head, read_journal
 from samebits.audit.metrics import fingerprints
 from samebits.audit.observation import Observation
 from samebits.audit.plan import read_experiment
+from samebits.counted import counted, part, verb
 from samebits.errors import InputError, MeasurementError
 
 # Settings of an experiment that answers follow. The others only say how often, and beside what, was asked.
@@ -146,11 +147,12 @@ def read_sides(journals: Sequence[Path], first: str | None, second: str | None) 
         )
     for side in sides:
         if side.failed == len(side.observations):
-            raise MeasurementError(f"{side.name}: not one of {side.failed} requests was answered")
+            raise MeasurementError(f"{side.name}: not one of {counted(side.failed, 'request')} was answered")
     asked = [asdict(experiment) for experiment in experiments]
     differently = {k: (asked[0][k], asked[-1][k]) for k in asked[0] if asked[0][k] != asked[-1][k]}
-    moving = {k: differently.pop(k) for k in MOVING if k in differently}
-    return Sides(sides[0], sides[1], moving, differently)
+    moving = {k: values for k, values in differently.items() if k in MOVING}
+    resting = {k: values for k, values in differently.items() if k not in MOVING}
+    return Sides(sides[0], sides[1], moving, resting)
 
 
 def _prompts(head: Mapping[str, Any]) -> int:
@@ -176,7 +178,9 @@ def _two_of(targets: Iterable[str], first: str | None, second: str | None) -> li
     if first is None or second is None:
         shown = ", ".join(names)
         raise InputError(
-            f"the journal has {len(names)} targets: {shown}", field="first", remedy="Name --first and --second of them."
+            f"the journal has {counted(len(names), 'target')}: {shown}",
+            field="first",
+            remedy="Name --first and --second of them.",
         )
     return [_one_of(names, name, field) for name, field in ((first, "first"), (second, "second"))]
 
@@ -186,7 +190,11 @@ def _one_of(targets: Iterable[str], name: str | None, field: str) -> str:
     if name is None and len(names) == 1:
         return names[0]
     if name not in names:
-        said = f"there is no target {name!r}" if name else f"there are {len(names)} targets"
+        said = (
+            f"there is no target {name!r}"
+            if name
+            else f"there {verb(len(names), 'is', 'are')} {counted(len(names), 'target')}"
+        )
         raise InputError(f"{said} in its journal", field=field, remedy=f"Give one of {', '.join(names)}.")
     return name
 
@@ -204,7 +212,11 @@ def verdict(found: Comparison, sides: Sides) -> list[str]:
         said.append(_flips(found.flips))
     for side in (sides.first, sides.second):
         seen = ", ".join(side.fingerprints) or "none, since nothing was answered"
-        failed = f"; {side.failed} failed runs are not compared" if side.failed else ""
+        failed = (
+            f"; {counted(side.failed, 'failed run')} {verb(side.failed, 'is', 'are')} not compared"
+            if side.failed
+            else ""
+        )
         said.append(f"{side.name}: fingerprints {seen}{failed}.")
     for name, (one, other) in sides.asked_differently.items():
         said.append(f"Not asked alike: {name} was {one} and {other}, so a difference may be of that.")
@@ -219,7 +231,8 @@ def _reservations(found: Comparison, sides: Sides) -> Iterable[str]:
     for side in (sides.first, sides.second):
         if side.missing:
             yield (
-                f"UNFINISHED: {side.missing} of {side.planned} planned requests of {side.name} have no outcome. The "
+                f"UNFINISHED: {part(side.missing, side.planned, 'planned request')} of {side.name} "
+                f"{verb(side.missing, 'has', 'have')} no outcome. The "
                 "verdict is about the others, among which conditions need not weigh as planned. The command of its "
                 f"audit with --journal {shlex.quote(str(side.journal))} goes on with it."
             )
@@ -261,21 +274,23 @@ def _answers(found: Comparison) -> str:
 def _replayed(found: Comparison) -> Iterable[str]:
     if not found.constant:
         return
-    on = f"n {found.constant} prompts each side always gave one answer"
+    on = f"n {counted(found.constant, 'prompt')} each side always gave one answer"
     other = [x.prompt_id for x in found.prompts if x.constant and not x.equal]
     if not other:
         yield f"O{on}; all match."
     elif found.beyond_luck:
-        yield f"The answers DIFFER: o{on}; {len(other)} do NOT match: {_names(other)}."
+        yield f"The answers DIFFER: o{on}; {len(other)} {verb(len(other), 'does', 'do')} NOT match: {_names(other)}."
     else:
-        yield f"O{on}; {len(other)} do not match, which may be luck, since others vary: {_names(other)}."
+        do = verb(len(other), "does", "do")
+        yield f"O{on}; {len(other)} {do} not match, which may be luck, since others vary: {_names(other)}."
 
 
 def _flips(found: McNemar) -> str:
     spread = "unknown" if found.run_spread is None else f"{found.run_spread:.2%}"
     return (
-        f"Right on one side only: {found.first_only} on the first, {found.second_only} on the second, of {found.items} "
-        f"items ({found.fewest} in one direction are needed); accuracy {found.difference:+.2%}, spread from run to run "
+        f"Right on one side only: {found.first_only} on the first, {found.second_only} on the second, of "
+        f"{counted(found.items, 'item')} ({found.fewest} in one direction {verb(found.fewest, 'is', 'are')} needed); "
+        f"accuracy {found.difference:+.2%}, spread from run to run "
         f"{spread}: {found.verdict}."
     )
 

@@ -26,6 +26,7 @@ from samebits.audit.preconditions import Exercise, SeedUse
 from samebits.audit.ranges import Positive, Share
 from samebits.audit.result import Result
 from samebits.audit.views import VIEWS
+from samebits.counted import counted
 from samebits.errors import InputError
 
 FORMAT: Final = 1
@@ -162,7 +163,9 @@ def auditor() -> dict[str, str]:
         "instruction sets": ", ".join(facts.isa) or "none of those that matter here",
         "GPUs": ", ".join(facts.gpus) or "none",
         "packages": ", ".join(f"{name} {version}" for name, version in sorted(facts.packages.items())),
-        "libraries": ", ".join(f"{x.name} {x.version} ({x.kernels}, {x.threads} threads)" for x in facts.libraries),
+        "libraries": ", ".join(
+            f"{x.name} {x.version} ({x.kernels}, {counted(x.threads, 'thread')})" for x in facts.libraries
+        ),
     }
 
 

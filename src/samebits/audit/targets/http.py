@@ -44,6 +44,7 @@ from samebits.audit.targets.wire import (
     reply_of,
     wanted_extras,
 )
+from samebits.counted import counted, verb
 from samebits.errors import InputError, MeasurementError
 
 # Below the 5 s after which common servers close an idle connection, so that no request meets a closing one.
@@ -108,10 +109,11 @@ class HttpTarget:
                 "notes": dict(self.notes),
             } | ({} if self._most_best is None else {"best_tokens": self._most_best})
         try:
-            self._model, self._limit_name = str(known["model"]), str(known["limit_name"])
-            self._extras = frozenset(known["accepted"])
-            self._most_best = None if known.get("best_tokens") is None else int(known["best_tokens"])
-            self.notes = dict(known["notes"])
+            found: dict[str, Any] = dict(known)
+            self._model, self._limit_name = str(found["model"]), str(found["limit_name"])
+            self._extras = frozenset(found["accepted"])
+            self._most_best = None if found.get("best_tokens") is None else int(found["best_tokens"])
+            self.notes = dict(found["notes"])
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"what it holds of {self._spec.name} is damaged: {error!r}",
@@ -132,7 +134,9 @@ class HttpTarget:
             ) from error
         if len(listed) != 1:
             shown = ", ".join(map(str, listed[:10])) or "none"
-            raise InputError(f"the server has {len(listed)} models: {shown}", field="model", remedy="Name one of them.")
+            raise InputError(
+                f"the server has {counted(len(listed), 'model')}: {shown}", field="model", remedy="Name one of them."
+            )
         return str(listed[0])
 
     async def _server(self) -> dict[str, str]:
@@ -174,7 +178,10 @@ class HttpTarget:
         fewer = fewer_best_tokens(asked, status, error, self._model, named_before=self._most_best is not None)
         if fewer is None:
             return False
-        self._too_many = self._too_many or f"{asked} best tokens are refused by the target ({self._said(error)})"
+        self._too_many = (
+            self._too_many
+            or f"{counted(asked, 'best token')} {verb(asked, 'is', 'are')} refused by the target ({self._said(error)})"
+        )
         now = f"{fewer} asked for" if fewer else "only the log-probability of the chosen token is asked for"
         self.notes["top_logprobs"] = f"{self._too_many}; {now}"
         self._most_best = fewer
