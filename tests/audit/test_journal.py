@@ -96,6 +96,33 @@ def test_damage_in_the_middle_is_refused(tmp_path: Path) -> None:
         Journal(path, "digest", {})
 
 
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ('{"sent":1}', "target"),
+        ('{"sent":-1,"target":"t"}', "sent"),
+        ('{"sent":1.5,"target":"t"}', "sent"),
+        ('{"sent":[],"target":"t"}', "sent"),
+        ('{"opened":"t"}', "known"),
+        ('{"opened":[],"known":{}}', "opened"),
+        ('{"journal":"samebits-audit-1","digest":1}', "digest"),
+        ('{"target":"t","prompt_id":"p","run":-1,"text":""}', "run"),
+        ('{"target":"t","prompt_id":"p","run":0,"text":"","timing":{"started":"NaN","total_s":1}}', "timing.started"),
+        ('{"sent":' + "[" * 100_000, "maximum recursion"),
+    ],
+)
+def test_a_line_with_a_wrong_value_is_refused_by_its_field(tmp_path: Path, line: str, field: str) -> None:
+    path = tmp_path / "j"
+    write(path, 0, 1)
+    lines = path.read_text().split("\n")
+    path.write_text("\n".join([lines[0], line, *lines[1:]]))
+    for read in (lambda: Journal(path, "digest", {}), lambda: list(read_journal(path))):
+        with pytest.raises(InputError, match=f"^journal: line 2.* is damaged: {field}"):
+            read()
+    path.write_text("\n".join(lines))
+    assert len(list(read_journal(path))) == 2, "the control"
+
+
 def test_another_plan_or_another_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "j"
     write(path, 0)

@@ -271,7 +271,7 @@ def test_empty_and_cut_answers_are_counted_and_said() -> None:
 
 
 def test_nothing_but_empty_answers_is_not_measured() -> None:
-    with pytest.raises(MeasurementError, match="all 2 answers are without text"):
+    with pytest.raises(MeasurementError, match="not one of 2 answers has any text"):
         evaluate(runs("p", "", "", None))
 
 

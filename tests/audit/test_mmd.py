@@ -56,6 +56,13 @@ def test_kernel_by_hand() -> None:
     assert hamming_kernel([""]).tolist() == [[1.0]]
 
 
+def test_ids_of_any_size_are_told_apart() -> None:
+    """A shorter answer is filled up with a sign of its own, which no id is."""
+    kernel = hamming_kernel([(10**30, -1), (10**30,), (10**30 + 1, -1), (2**64, -5)])
+    assert kernel[0].tolist() == [1, 0.5, 0.5, 0]
+    assert kernel[3].tolist() == [0, 0, 0, 1]
+
+
 def test_known_values() -> None:
     apart = two_samples(["aa"] * 5, ["bb"] * 5)
     assert apart.mmd2 == pytest.approx(2.0)

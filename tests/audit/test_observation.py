@@ -91,6 +91,17 @@ def test_negative_control_one_bit_is_a_different_observation() -> None:
     assert bits((-0.0,)) != bits((0.0,))
 
 
+HUGE = "1" + "0" * 400  # no float holds it
+STARTED = '{"target":"a","prompt_id":"p","run":0,"text":"","timing":{"started":1.0,"total_s":0.5}}'
+SCORED = '{"target":"a","prompt_id":"p","run":0,"text":"","logprobs":[-1.0]}'
+
+
+def test_the_controls_of_numbers_that_are_refused() -> None:
+    assert from_line(STARTED).timing is not None
+    assert from_line(SCORED).logprobs == (-1.0,)
+    assert from_line(SCORED.replace("-1.0", '"-Infinity"')).logprobs == (-math.inf,)
+
+
 @pytest.mark.parametrize(
     ("line", "field"),
     [
@@ -114,6 +125,14 @@ def test_negative_control_one_bit_is_a_different_observation() -> None:
         ('{"target":"a","prompt_id":"p","run":0,"text":"","condition":{"load":1}}', "condition"),
         ('{"target":"a","prompt_id":"p","run":0,"text":"","evidence":{"x":1}}', "evidence.x"),
         ('{"target":"a","prompt_id":"p","run":0,"text":"","timing":{"started":1.0}}', "timing.total_s"),
+        *((STARTED.replace("1.0", x), "timing.started") for x in ('"NaN"', "1e999", "-1", HUGE, "true")),
+        (STARTED.replace("1.0", "NaN"), "line"),
+        *((SCORED.replace("-1.0", x), "logprobs") for x in ("1e999", HUGE, "true")),
+        *((SCORED.replace("-1.0", x), "line") for x in ("NaN", "-Infinity")),
+        (f'{{"target":"a","prompt_id":"p","run":{HUGE},"text":""}}', "run"),
+        ('{"target":"a","prompt_id":"p","run":0,"text":"","attempts":1e3}', "attempts"),
+        ('{"target":"a","prompt_id":"p","run":0,"text":"","evidence":{"in_flight":-1}}', "evidence.in_flight"),
+        ("[" * 100_000, "line"),
     ],
 )
 def test_a_damaged_line_is_refused_by_field(line: str, field: str) -> None:

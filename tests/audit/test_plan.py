@@ -40,7 +40,7 @@ def test_every_combination_has_every_prompt_equally_often() -> None:
             seen[(step.prompt, block.condition)] += 1
     assert len(seen) == 5 * 2**5 * 2 * 2  # prompts × levels × times × orders
     assert set(seen.values()) == {2}
-    assert full.counts.measured == 5 * 8 * 2**5
+    assert full.counts.measured == 5 * 8 * 2**5 == 5 * full.experiment.runs_in_all
 
 
 def test_steps_are_numbered_through_and_runs_tell_equals_apart() -> None:

@@ -38,7 +38,7 @@ def test_a_factor_that_was_met_is_shown(factor: str) -> None:
         ("load", {"background": 3}, "none beside 0 of 64"),
         ("load", {"background": None}, "0 of 64"),
         ("prefix", {"cached_tokens": 0}, "0 of 64 warm runs"),
-        ("prefix", {"cached_tokens": 16}, "median 16 cached tokens warm, 16 cold"),
+        ("prefix", {"cached_tokens": 16}, "median of cached tokens 16 warm, 16 cold"),
         ("prefix", {"cached_tokens": None}, "does not tell"),
         ("streaming", {"stream_events": 1}, "0 of 64"),
     ],

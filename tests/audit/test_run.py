@@ -221,6 +221,58 @@ def test_log_probabilities_that_are_none_end_it_at_the_first_question(tmp_path: 
     assert {o.text for o in ran.observations} == {"yes"}
 
 
+@pytest.mark.parametrize(
+    ("most", "named", "asked", "used", "questions"),
+    [
+        (3, True, 5, 3, 2),
+        (20, True, 20, 20, 1),  # the control
+        (1, False, 20, 1, 3),
+        (0, True, 5, 0, 2),
+        (0, False, 20, 0, 4),
+    ],
+)
+def test_best_tokens_beyond_the_limit_of_a_target_are_asked_for_within_it(
+    tmp_path: Path, most: int, named: bool, asked: int, used: int, questions: int
+) -> None:
+    """vLLM names its --max-logprobs, and calls the part by another name; log-probabilities are kept."""
+
+    def strict(incoming: Incoming) -> Answer:
+        wanted = incoming.body.get("top_logprobs", 0)
+        if wanted <= most:
+            return Answer("yes")
+        said = f"Requested sample logprobs of {wanted}, which is greater than " + (
+            f"max allowed: {most}" if named else "what is right"
+        )
+        return Answer(said, status=400, extra={"param": "logprobs"})
+
+    with stub(strict) as server:
+        ran = audit(server, tmp_path / "j", top_logprobs=asked)
+        assert {body.get("top_logprobs", 0) for body in server.asked[questions - 1 :]} == {used}
+    assert all(o.logprobs is not None for o in ran.observations)
+    assert not any(o.failed for o in ran.observations)
+    assert ran.measured.known["first_questions"] == questions
+    note = ran.measured.notes.get("top_logprobs")
+    if used == asked:
+        assert note is None
+        return
+    assert ran.measured.known["best_tokens"] == used
+    assert note is not None
+    assert note.startswith(f"{asked} best tokens are refused by the target (Requested sample logprobs of {asked}")
+    assert note.endswith(f"{used} asked for" if used else "only the log-probability of the chosen token is asked for")
+
+
+def test_what_was_said_of_a_number_is_dropped_with_the_log_probabilities(tmp_path: Path) -> None:
+    def never(incoming: Incoming) -> Answer:
+        if "top_logprobs" in incoming.body:
+            return Answer("top_logprobs: too many", status=400)
+        return Answer("logprobs are not supported", status=400) if "logprobs" in incoming.body else Answer("yes")
+
+    with stub(never) as server:
+        ran = audit(server, tmp_path / "j")
+    assert ran.measured.notes == {"logprobs": "not accepted by the target: logprobs are not supported"}
+    assert ran.measured.known["first_questions"] == 4
+
+
 def test_what_a_target_does_not_take_is_said_before_the_runs(tmp_path: Path) -> None:
     said: list[tuple[int, str, dict[str, str]]] = []
 

@@ -97,6 +97,9 @@ def test_a_dry_run_shows_the_plan_and_sends_nothing(tmp_path: Path, prompts: str
     assert ran.returncode == 0
     assert "80 measured" in ran.stdout
     assert "cost of" in ran.stdout
+    said = " ".join(ran.stdout.replace("│", " ").split())
+    # Token ids, log-probabilities, best tokens, seed; the name of the limit; 5, a limit that is named, and 1.
+    assert "each part of it that a server does not take, at most 8; of 5 best tokens as many as it takes" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["prompts.jsonl"]
 
 

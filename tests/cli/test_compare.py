@@ -68,7 +68,7 @@ def test_two_dates_of_a_server_that_changed(tmp_path: Path, capsys: pytest.Captu
     assert compare(first, second, "--json", tmp_path / "c.json") == 1
     said = capsys.readouterr().out
     assert "The answers DIFFER" in said
-    assert "1 do NOT match: p1." in said
+    assert "1 does NOT match: p1." in said
     assert "fingerprints fp-2" in said
     found = json.loads((tmp_path / "c.json").read_text())
     assert found["different"] is True
@@ -201,6 +201,111 @@ def test_one_answer_a_prompt_is_too_few(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert said.err.startswith("samebits: no prompt has two answers on both sides")
     assert "4 failed runs are not compared" in said.out
+
+
+# ---- audits that are not whole, and plans that differ ----------------------------------------------------------------
+
+
+def cut_short(path: Path, answers: int) -> None:
+    """Leaves a journal as an audit does that was stopped after so many answers, with one request in flight."""
+    kept, seen = [], 0
+    for line in path.read_text().splitlines(keepends=True):
+        if '"prompt_id":' in line:
+            seen += 1
+            if seen > answers:
+                break
+        kept.append(line)
+    path.write_text("".join(kept))
+
+
+def test_an_unfinished_audit_is_said_and_what_that_means(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b c", server)
+    assert compare(first, second, "--json", tmp_path / "whole.json") == 0
+    assert "UNFINISHED" not in capsys.readouterr().out
+    cut_short(second, 17)
+    assert compare(first, second, "--json", tmp_path / "cut.json") == 0
+    said = capsys.readouterr().out.splitlines()
+    [unfinished] = [line for line in said if line.startswith("UNFINISHED")]
+    assert unfinished.startswith(
+        f"UNFINISHED: 7 of 24 planned requests of stub in {second} have no outcome. The verdict is"
+    )
+    assert f"--journal '{second}' goes on with it" in unfinished
+    whole, cut = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("whole", "cut"))
+    assert (whole["finished"], cut["finished"]) == (True, False)
+    assert [(side["planned"], side["missing"]) for side in cut["sides"]] == [(24, 0), (24, 7)]
+    assert unfinished in cut["verdict"]
+
+
+def test_a_failed_request_has_an_outcome(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def sometimes(incoming: Incoming) -> Answer:
+        return steady(incoming) if incoming.number % 5 else Answer("no", status=400 if incoming.number else 200)
+
+    with stub(sometimes) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server)
+    compare(first, second)
+    said = capsys.readouterr().out
+    assert "failed runs are not compared" in said
+    assert "UNFINISHED" not in said
+
+
+def test_plans_that_differ_and_conditions_of_one_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"prompts": prompts_of(4), "runs": 6, "top_logprobs": None}
+    with stub(steady) as server:
+        audited(server, tmp_path / "a", **options)  # type: ignore[arg-type]
+        audited(server, tmp_path / "b", **(options | {"concurrency": (1, 2), "runs": 4}))  # type: ignore[arg-type]
+        server.model = moved
+        audited(server, tmp_path / "c", **(options | {"streaming": ("on",)}))  # type: ignore[arg-type]
+    a, b, c = (tmp_path / name for name in "abc")
+    assert compare(a, b, "--json", tmp_path / "d.json") == 0
+    said = capsys.readouterr().out
+    assert "Not the same plan: runs 6 and 4; concurrency 1 and 1, 2." in said
+    assert f"Only stub in {b} has answers under concurrency 2: of the other side there, nothing is known." in said
+    found = json.loads((tmp_path / "d.json").read_text())
+    assert found["planned_differently"] == {"runs": [6, 4], "concurrency": [[1], [1, 2]]}
+    assert [side["only_here"] for side in found["sides"]] == [{}, {"concurrency": ["2"]}]
+    assert compare(a, c) == 1
+    said = capsys.readouterr().out
+    assert f"Only stub in {a} has answers under streaming off: a difference may be of that." in said
+    assert f"Only stub in {c} has answers under streaming on: a difference may be of that." in said
+
+
+def test_a_part_of_an_audit_lacks_conditions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Equal plans; one audit was stopped before it came to its second level."""
+    options = {"prompts": prompts_of(4), "runs": 4, "concurrency": (1, 2), "times": 1, "orders": 1}
+    with stub(steady) as server:
+        for name in "ab":
+            audited(server, tmp_path / name, **options)  # type: ignore[arg-type]
+    cut_short(tmp_path / "b", 14)
+    assert compare(tmp_path / "a", tmp_path / "b") == 0
+    said = capsys.readouterr().out
+    assert "UNFINISHED: 18 of 32 planned requests" in said
+    assert f"Only stub in {tmp_path / 'a'} has answers under concurrency " in said
+    assert "Not the same plan" not in said
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "field"),
+    [
+        ('"runs":6', '"runs":1', "runs: 1 is out of range"),
+        ('"runs":6', '"runs":"many"', "experiment.runs"),
+        ('"temperature":0.0', '"temperature":NaN', "temperature: nan"),
+        ('"experiment":', '"experiments":', "experiment:"),
+        ('"prompt_ids":', '"ids":', "prompt_ids"),
+    ],
+)
+def test_a_head_that_is_wrong_is_refused_by_its_field(
+    before: str, after: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with stub(steady) as server:
+        first, second = journal(tmp_path / "a", server), journal(tmp_path / "b", server)
+    text = second.read_text()
+    assert before in text
+    second.write_text(text.replace(before, after, 1))
+    assert compare(first, second) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("samebits: journal: ")
+    assert field in said
 
 
 def test_two_targets_of_one_audit(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_export_import_and_fsck_of_a_file(url: str, tmp_path: Path) -> None:
 def test_prune_leaves_a_proof(url: str) -> None:
     done = samebits("ledger", "prune", "--url", url, "--before", "2001-09-09T01:46:42", "--reason", "test")
     assert done.stdout.splitlines() == [
-        "default: 2 bodies removed, 1 tombstones added",
+        "default: 2 bodies removed, 1 tombstone added",
         "other: 0 bodies removed, 0 tombstones added",
     ]
     assert "3 pruned" not in samebits("ledger", "fsck", "--url", url).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -48,6 +49,38 @@ def test_a_report_made_later_has_the_same_bytes(tmp_path: Path, monkeypatch: pyt
     cases = ET.parse("now.junit").getroot().findall(".//testcase")
     failed = {case.get("name") for case in cases if case.find("failure") is not None}
     assert {"equal in text", "exact-repeat rate of at least 1"} <= failed
+
+
+ONE_OF_MANY = re.compile(
+    r"(?<![\d.,–-])\b1\s(?:[a-z]+[ -])?(prompts|runs|requests|answers|orders|blocks|targets|tokens|pairs|places|events"
+    r"|items|passes|texts|models|threads|bytes|journals|failures|permutations)\b"
+)
+
+
+def test_one_is_no_plural(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An audit of one of everything: what it prints, and all forms of its report."""
+    monkeypatch.chdir(tmp_path)
+    Path("prompts.jsonl").write_text(
+        '{"id": "one", "kind": "label", "labels": ["yes"], "messages": [{"role": "user", "content": "Say 1"}]}\n'
+    )
+
+    def failing(incoming: Incoming) -> Answer:
+        return Answer("not now", status=503) if incoming.number == 1 else Answer("yes no"[3 * (incoming.number % 2) :])
+
+    with stub(failing) as server:
+        ones = [
+            x for name in ("concurrency", "orders", "times", "max-tokens", "top-logprobs") for x in (f"--{name}", "1")
+        ]
+        files = [x for form in ("json", *FORMS) for x in (f"--{form}", f"r.{form}")]
+        arguments = [server.url, "--prompts", "prompts.jsonl", "--runs", "2", *ones, *files, "--fail-under", "0"]
+        assert samebits(monkeypatch, "audit", *arguments) == 0
+    said = [capsys.readouterr().out, *(Path(f"r.{form}").read_text("utf-8") for form in FORMS)]
+    assert "2 runs of 1 prompt" in said[0]
+    assert "1 request was sent again" in said[0]
+    for text in said:
+        assert [text[found.start() - 40 : found.end()] for found in ONE_OF_MANY.finditer(text)] == []
+    assert ONE_OF_MANY.search("in 1 prompts"), "the control"
+    assert not ONE_OF_MANY.search("21 prompts, 1 of 2 runs, 0.1 tokens"), "the control"
 
 
 def test_one_form_alone_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samebits.audit.intervals import CONFIDENCE, Estimate, mean_interval
+from samebits.audit.intervals import CONFIDENCE, Estimate, ShareEstimate, mean_interval
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count, Share
 from samebits.audit.views import by_prompt
 
 
@@ -25,9 +26,9 @@ class Flips:
     """
 
     prompt_id: str
-    runs: int
-    flips: int
-    correct: int
+    runs: Count
+    flips: Count
+    correct: Count
 
     @property
     def undecided(self) -> bool:
@@ -51,11 +52,11 @@ class Accuracy:
     """
 
     items: tuple[Flips, ...]
-    mean: Estimate
-    passes: tuple[float, ...]
-    incomplete: int
-    best_possible: float
-    worst_possible: float
+    mean: ShareEstimate
+    passes: tuple[Share, ...]
+    incomplete: Count
+    best_possible: Share
+    worst_possible: Share
 
     @property
     def spread(self) -> float | None:

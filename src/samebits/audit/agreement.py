@@ -14,12 +14,14 @@ from samebits.audit.intervals import (
     CONFIDENCE,
     Estimate,
     Interval,
+    ShareEstimate,
     departure_interval,
     mean_interval,
     rate_interval,
     unseen_departures,
 )
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count, Share
 from samebits.audit.views import FAILED, SAME_WORDS, VIEWS, WITHOUT, Meaning, View, by_prompt, classify
 
 # Views that are read out of the answer: an answer from which nothing could be read agrees with no other.
@@ -45,13 +47,13 @@ class Agreement:
     """
 
     prompt_id: str
-    failed: int
-    without: int
-    compared: int
-    unique: int
-    outcomes: int
-    modal: int
-    equal_pairs: int
+    failed: Count
+    without: Count
+    compared: Count
+    unique: Count
+    outcomes: Count
+    modal: Count
+    equal_pairs: Count
 
     @property
     def departures(self) -> int:
@@ -107,19 +109,19 @@ class ViewSummary:
     view: View
     verdict: Verdict
     prompts: tuple[Agreement, ...]
-    runs_least: int
-    runs_most: int
-    compared: int
-    failed: int
-    without: int
-    departures: int
-    departure_rate: Estimate
-    excluded: float | None
-    repeat: Estimate
-    repeat_answered: Estimate
-    total_agreement: Estimate
+    runs_least: Count
+    runs_most: Count
+    compared: Count
+    failed: Count
+    without: Count
+    departures: Count
+    departure_rate: ShareEstimate
+    excluded: Share | None
+    repeat: ShareEstimate
+    repeat_answered: ShareEstimate
+    total_agreement: ShareEstimate
     unique: Estimate
-    modal_share: Estimate
+    modal_share: ShareEstimate
 
 
 def agreement(observations: Sequence[Observation], view: View, meaning: Meaning = SAME_WORDS) -> Agreement:

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from samebits.audit.agreement import READ_OUT
 from samebits.audit.association import association, most_common
 from samebits.audit.corrections import holm
-from samebits.audit.intervals import CONFIDENCE, Interval, rate_interval
+from samebits.audit.intervals import CONFIDENCE, ShareInterval, rate_interval
 from samebits.audit.observation import Observation
 from samebits.audit.preconditions import Exercise, exercised
+from samebits.audit.ranges import Count, Share
 from samebits.audit.views import FAILED, SAME_WORDS, WITHOUT, Meaning, View, by_prompt, classify
 from samebits.errors import InputError
 
@@ -42,9 +43,13 @@ class LevelRate:
     """
 
     level: str
-    runs: int
-    departures: int
-    interval: Interval
+    runs: Count
+    departures: Count
+    interval: ShareInterval
+
+    def __post_init__(self) -> None:
+        if self.departures > self.runs or not self.runs:
+            raise ValueError(f"departures {self.departures} of runs {self.runs}")
 
     @property
     def rate(self) -> float:
@@ -70,8 +75,8 @@ class Factor:
     name: str
     status: Status
     levels: tuple[LevelRate, ...]
-    p: float | None = None
-    adjusted: float | None = None
+    p: Share | None = None
+    adjusted: Share | None = None
     exercise: Exercise | None = None
     confounded: tuple[str, ...] = ()
 
@@ -97,10 +102,10 @@ class Attribution:
 
     view: View
     factors: tuple[Factor, ...]
-    within_pairs: int
-    within_differing: int
-    level: float
-    permutations: int
+    within_pairs: Count
+    within_differing: Count
+    level: Share
+    permutations: Count
 
     @property
     def causes(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal, TypeVar
 
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count
 
 Unit = Literal["token ids", "tokens", "characters"]
 # A text, or a tuple of token ids or of token texts.
@@ -28,9 +29,13 @@ class Divergence:
     """
 
     unit: Unit
-    equal_pairs: int
-    places: tuple[int, ...]
-    pairs: tuple[int, ...]
+    equal_pairs: Count
+    places: tuple[Count, ...]
+    pairs: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.places) != len(self.pairs):
+            raise ValueError("places and pairs have different lengths")
 
     @property
     def all_pairs(self) -> int:

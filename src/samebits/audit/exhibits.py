@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from samebits.audit.agreement import agreement
 from samebits.audit.divergence import Unit, common_prefix
 from samebits.audit.observation import Observation
 from samebits.audit.prompts import Prompt
+from samebits.audit.ranges import MOST, Count, Nats, Positive
 from samebits.audit.views import View, by_prompt, classify, key_of
 
 ABSENT: Final = -2  # the class of a run that a prompt does not have; FAILED is -1
+Class = Annotated[int, Field(strict=True, ge=ABSENT, le=MOST)]
 MOST_PARTINGS: Final = 12
 # Runs under one condition stand together; the first of these that differs decides the order.
 ORDER: Final = ("concurrency", "load", "prefix", "streaming", "seed", "time", "order")
@@ -31,8 +35,8 @@ class RunMap:
     """
 
     conditions: tuple[tuple[tuple[str, str], ...], ...]
-    columns: tuple[tuple[int, int], ...]
-    rows: Mapping[str, tuple[int, ...]]
+    columns: tuple[tuple[Count, Count], ...]
+    rows: Mapping[str, tuple[Class, ...]]
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,9 @@ class LevelUnique:
     """
 
     level: str
-    runs: int
-    mean: float
-    most: int
+    runs: Count
+    mean: Positive
+    most: Count
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,8 @@ class Token:
     """A token of an answer as the target tells it; None is not told."""
 
     text: str | None
-    id: int | None
-    logprob: float | None
+    id: Count | None
+    logprob: Nats | None
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,12 @@ class Side:
         offered: the best tokens there with their log-probabilities, as far as told.
     """
 
-    runs: int
+    runs: Count
     condition: tuple[tuple[str, str], ...]
-    run: int
+    run: Count
     rest: str
     token: Token | None
-    offered: tuple[tuple[str, float], ...]
+    offered: tuple[tuple[str, Nats], ...]
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Parting:
     messages: tuple[Mapping[str, str], ...]
     view: Literal["text", "logprobs"]
     unit: Unit
-    place: int
+    place: Count
     common: str
     sides: tuple[Side, Side]
 
@@ -116,10 +120,10 @@ class Exhibits:
     runs: RunMap
     unique_by_concurrency: tuple[LevelUnique, ...]
     partings: tuple[Parting, ...]
-    partings_left_out: int
-    began: float | None
-    ended: float | None
-    retries: int
+    partings_left_out: Count
+    began: Positive | None
+    ended: Positive | None
+    retries: Count
 
 
 def exhibit(observations: Sequence[Observation], prompts: Sequence[Prompt], view: View) -> Exhibits:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 from scipy.optimize import brentq
 from scipy.special import ndtri, stdtrit
 
+from samebits.audit.ranges import Count, Positive, Share
 from samebits.errors import InputError
 
 CONFIDENCE: Final = 0.95
@@ -25,10 +27,14 @@ CONFIDENCE: Final = 0.95
 class Interval:
     """Where a value lies with the given confidence; `method` names how that was found."""
 
-    low: float
-    high: float
-    confidence: float
+    low: Positive
+    high: Positive
+    confidence: Share
     method: str
+
+    def __post_init__(self) -> None:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}")
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,28 @@ class Estimate:
         count: how many things it was taken over: runs, pairs, prompts; `unit` says which.
     """
 
-    value: float | None
+    value: Positive | None
     interval: Interval | None
-    count: int
+    count: Count
     unit: str
+
+
+def _share_interval(found: Interval) -> Interval:
+    if found.high > 1:
+        raise ValueError(f"{found.high} is no share")
+    return found
+
+
+def _share_estimate(found: Estimate) -> Estimate:
+    if (found.value or 0) > 1:
+        raise ValueError(f"{found.value} is no share")
+    if found.interval is not None:
+        _share_interval(found.interval)
+    return found
+
+
+ShareInterval = Annotated[Interval, AfterValidator(_share_interval)]
+ShareEstimate = Annotated[Estimate, AfterValidator(_share_estimate)]
 
 
 def rule_of_three(runs: int, confidence: float = CONFIDENCE) -> float:

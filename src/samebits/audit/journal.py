@@ -201,15 +201,29 @@ def _entry(line: str, number: int, path: Path | None = None) -> Observation | Ma
     """What a line holds; `path` is named in errors where several journals may be read."""
     try:
         if line.startswith(('{"journal"', '{"opened"', '{"sent"')):
-            entry: dict[str, Any] = json.loads(line)
-            if "journal" in entry and (number != 1 or entry["journal"] != FORMAT):
-                raise InputError(f"format {entry['journal']!r} is unknown", field="journal", remedy=REMEDY)
-            return entry
+            return _checked(json.loads(line), number)
         return from_line(line)
-    except (ValueError, TypeError) as error:
-        why = error.message if isinstance(error, InputError) else error
+    except (ValueError, RecursionError) as error:
+        why = str(error)
+        if isinstance(error, InputError):
+            why = error.message if error.field == "line" else f"{error.field}: {error.message}"
         where = f"line {number}" if path is None else f"line {number} of {path}"
         raise InputError(f"{where} is damaged: {why}", field="journal", remedy=REMEDY) from error
+
+
+def _checked(entry: Mapping[str, Any], number: int) -> Mapping[str, Any]:
+    """A line that is no observation, if its fields are what they should be."""
+    kinds: dict[str, type] = {"journal": str, "digest": str}
+    if "journal" not in entry:
+        kinds = {"opened": str, "known": dict} if "opened" in entry else {"sent": int, "target": str}
+    for name, kind in kinds.items():
+        if type(entry.get(name)) is not kind:
+            raise InputError(f"is not of type {kind.__name__}", field=name, remedy=REMEDY)
+    if entry.get("sent", 0) < 0:
+        raise InputError(f"{entry['sent']} is below 0", field="sent", remedy=REMEDY)
+    if "journal" in entry and (number != 1 or entry["journal"] != FORMAT):
+        raise InputError(f"format {entry['journal']!r} is unknown", field="journal", remedy=REMEDY)
+    return entry
 
 
 def _read_past(file: int) -> Past:

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from samebits.audit.accuracy import Accuracy, accuracy
 from samebits.audit.agreement import READ_OUT, ViewSummary, summarise_all
 from samebits.audit.divergence import Divergence, divergence
-from samebits.audit.intervals import CONFIDENCE, Estimate, rate_interval, smallest_rate_seen
+from samebits.audit.intervals import CONFIDENCE, Estimate, ShareEstimate, rate_interval, smallest_rate_seen
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count, Share
 from samebits.audit.scores import ScoreSpread, score_spread
 from samebits.audit.views import SAME_WORDS, Meaning, MeaningName, View, by_prompt
+from samebits.counted import counted, part
 from samebits.errors import InputError
 
 
@@ -28,8 +30,8 @@ class FingerprintUse:
     """
 
     fingerprint: str | None
-    runs: int
-    differing_prompts: int
+    runs: Count
+    differing_prompts: Count
 
 
 @dataclass(frozen=True)
@@ -58,22 +60,22 @@ class Metrics:
     """
 
     target: str
-    runs: int
-    unseeded: int
-    prompts: int
-    failures: Estimate
-    errors: tuple[tuple[str, int], ...]
-    empty: int
-    cut: int
+    runs: Count
+    unseeded: Count
+    prompts: Count
+    failures: ShareEstimate
+    errors: tuple[tuple[str, Count], ...]
+    empty: Count
+    cut: Count
     views: tuple[ViewSummary, ...]
     meaning: MeaningName
     divergence: Mapping[str, Divergence]
     scores: Mapping[str, ScoreSpread]
     accuracy: Accuracy | None
     fingerprints: tuple[FingerprintUse, ...]
-    least: int
-    smallest_rate: float | None
-    confidence: float
+    least: Count
+    smallest_rate: Share | None
+    confidence: Share
 
     def view(self, name: View) -> ViewSummary:
         """The summary of one view."""
@@ -147,7 +149,7 @@ def in_words(summary: ViewSummary) -> str:
         summary.view, summary.view
     )
     runs, prompts = summary.compared, len(summary.prompts)
-    failed = f" {summary.failed} more runs failed." if summary.failed else ""
+    failed = f" {counted(summary.failed, 'more run')} failed." if summary.failed else ""
     if summary.verdict == "not offered":
         return f"{name}: not offered by the target, so nothing is known."
     if summary.verdict == "too few runs":
@@ -156,16 +158,17 @@ def in_words(summary: ViewSummary) -> str:
         assert summary.excluded is not None
         confidence = summary.departure_rate.interval.confidence if summary.departure_rate.interval else CONFIDENCE
         return (
-            f"{name}: no difference in {runs} runs of {prompts} prompts; with {confidence:.0%} confidence at most "
-            f"{summary.excluded:.2%} of runs depart.{failed}"
+            f"{name}: no difference in {counted(runs, 'run')} of {counted(prompts, 'prompt')}; with {confidence:.0%} "
+            f"confidence at most {summary.excluded:.2%} of runs depart.{failed}"
         )
     unread = ""
     if summary.view in READ_OUT and summary.without:
         unread = (
-            f" Nothing could be read out of {summary.without} of {runs} answers, and such a run agrees with no other."
+            f" Nothing could be read out of {part(summary.without, runs, 'answer')}; such a run agrees with no other."
         )
     if summary.verdict == "unreadable":
         return f"{name}: unreadable in part, so not measured in full; no two that could be read differ.{unread}{failed}"
     differing = sum(p.outcomes > 1 for p in summary.prompts)
-    departed = f"{summary.departures} of {runs} runs depart"
-    return f"{name}: {differing} of {prompts} prompts have differing runs; {departed}.{unread}{failed}"
+    departed = part(summary.departures, runs, "run", "departs", "depart")
+    have = part(differing, prompts, "prompt", "has", "have")
+    return f"{name}: {have} differing runs; {departed}.{unread}{failed}"

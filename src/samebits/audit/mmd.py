@@ -103,8 +103,9 @@ def hamming_kernel(answers: Sequence[Answer], prefix: int = PREFIX) -> NDArray[n
     if length == 0 or len(answers) < 2:
         return np.ones((len(answers), len(answers)))
     places = np.full((len(answers), length), -1, np.int64)
+    numbers: dict[object, int] = {}  # of characters or ids, which a target may number as it likes
     for row, answer in zip(places, answers, strict=True):
-        items = [ord(c) for c in answer[:length]] if isinstance(answer, str) else answer[:length]
+        items = [numbers.setdefault(x, len(numbers)) for x in answer[:length]]
         row[: len(items)] = items
     return np.asarray(1.0 - squareform(pdist(places, "hamming")), np.float64)
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from samebits.audit.ranges import MOST
 from samebits.errors import InputError
 
 # Factors that an experiment sets, and what their levels mean. Others may be added; the analysis treats all alike.
@@ -26,6 +28,7 @@ FACTORS: Mapping[str, str] = {
     "seed": "fixed: the same seed each time; none: not sent, the arm that must vary when temperature is above 0",
 }
 
+_LARGEST = sys.float_info.max
 _NOT_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _REMEDY = "The file is no journal of samebits audit, or is damaged or of a newer version."
 
@@ -170,8 +173,8 @@ def from_line(line: str) -> Observation:
         InputError: the line is not JSON, a field is missing, unknown or of the wrong type.
     """
     try:
-        raw = json.loads(line)
-    except json.JSONDecodeError as error:
+        raw = json.loads(line, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
         raise _refusal("line", f"not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise _refusal("line", "not a JSON object")
@@ -227,29 +230,50 @@ def _of(kind: type) -> _Reader:
     return read
 
 
-def _float(name: str, value: Any) -> float:
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _score(name: str, value: Any) -> float:
+    """A log-probability: any float."""
     if type(value) is str and value in _NOT_NUMBERS:
         return _NOT_NUMBERS[value]
-    if type(value) not in (float, int):
-        raise _refusal(name, f"{value!r} is not a number")
+    if type(value) not in (float, int) or not abs(value) <= _LARGEST:
+        raise _refusal(name, f"{value!r:.40} is not a number")
     return float(value)
 
 
-def _tuple_of(kind: type, read: _Reader) -> _Reader:
+def _seconds(name: str, value: Any) -> float:
+    if type(value) not in (float, int) or not 0 <= value <= _LARGEST:
+        raise _refusal(name, f"{value!r:.40} is no time")
+    return float(value)
+
+
+def _count(name: str, value: Any) -> int:
+    if not 0 <= _integer(name, value) <= MOST:
+        raise _refusal(name, f"{value!r:.40} is out of range")
+    return int(value)
+
+
+def _tuple_of(kind: type, read: _Reader, usual: Callable[[list[Any]], bool] = lambda values: True) -> _Reader:
     """A list as a tuple; all elements of the usual type are looked at in one go, as journals are long."""
 
     def read_all(name: str, value: Any) -> tuple[Any, ...]:
-        if set(map(type, _list(name, value))) <= {kind}:
+        if set(map(type, _list(name, value))) <= {kind} and usual(value):
             return tuple(value)
         return tuple(read(name, x) for x in value)
 
     return read_all
 
 
+def _are_finite(values: list[float]) -> bool:
+    return all(map(math.isfinite, values))
+
+
 def _best(name: str, value: Any) -> tuple[tuple[tuple[str, float], ...], ...]:
     try:
         return tuple(
-            tuple([(_text(name, t), _float(name, x)) for t, x in _list(name, row)]) for row in _list(name, value)
+            tuple([(_text(name, t), _score(name, x)) for t, x in _list(name, row)]) for row in _list(name, value)
         )
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
@@ -269,17 +293,19 @@ def _timing(name: str, value: Any) -> Timing:
     return Timing(**_fields(f"{name}.", _object(name, value), _TIMING, required=("started", "total_s")))
 
 
+_COUNTED_HERE = ("in_flight", "background", "stream_events")
 _text, _integer, _boolean, _list, _object = _of(str), _of(int), _of(bool), _of(list), _of(dict)
-_EVIDENCE = dict.fromkeys(Evidence.__dataclass_fields__, _integer)
-_TIMING = dict.fromkeys(Timing.__dataclass_fields__, _float)
+# A target may count in any integers; only what is counted here has a range.
+_EVIDENCE = dict.fromkeys(Evidence.__dataclass_fields__, _integer) | dict.fromkeys(_COUNTED_HERE, _count)
+_TIMING = dict.fromkeys(Timing.__dataclass_fields__, _seconds)
 _READERS: Mapping[str, _Reader] = {
     **dict.fromkeys(Observation.__dataclass_fields__, _text),
-    "run": _integer,
-    "attempts": _integer,
+    "run": _count,
+    "attempts": _count,
     "condition": _condition,
     "token_ids": _tuple_of(int, _integer),
     "tokens": _tuple_of(str, _text),
-    "logprobs": _tuple_of(float, _float),
+    "logprobs": _tuple_of(float, _score, _are_finite),
     "top_logprobs": _best,
     "correct": _boolean,
     "evidence": _evidence,

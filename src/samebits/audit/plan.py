@@ -8,15 +8,17 @@ combination at one time in one order; nothing else of the plan runs beside it.
 from __future__ import annotations
 
 import itertools
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from samebits.audit.observation import as_condition
 from samebits.audit.prompts import Prompt, prompts_digest
-from samebits.audit.targets import Ask, Prices
+from samebits.audit.targets import Ask, Prices, most_refusals
+from samebits.counted import counted
 from samebits.errors import InputError
 from samebits.numerics import digest_json
 
@@ -129,7 +131,9 @@ class Experiment:
                 )
         if self.times > self.runs:
             raise InputError(
-                f"{self.times} blocks of time are more than {self.runs} runs", field="times", remedy="Give more runs."
+                f"{counted(self.times, 'block')} of time are more than {counted(self.runs, 'run')}",
+                field="times",
+                remedy="Give more runs.",
             )
         for name, low, high in (("temperature", 0, 2), ("top_p", 0, 1)):
             number = getattr(self, name)
@@ -147,6 +151,27 @@ class Experiment:
             "streaming": self.streaming,
             "seed": self.seeds,
         }
+
+    @property
+    def runs_in_all(self) -> int:
+        """Runs of each prompt, over all combinations of the factors."""
+        return self.runs * math.prod(len(levels) or 1 for levels in self.factors().values())
+
+
+def read_experiment(head: Mapping[str, Any]) -> Experiment:
+    """The experiment that the first line of a journal describes; see ``Plan.document``.
+
+    Raises:
+        InputError: it describes none; the field at fault is named.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(Experiment).validate_python(head.get("experiment"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, ("experiment", *first["loc"])))
+        raise InputError(f"{where}: {first['msg']}", field="journal", remedy="Name a journal.") from None
 
 
 @dataclass(frozen=True)
@@ -210,16 +235,22 @@ class Block:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many requests a plan has, for each target."""
+    """How many requests a plan has, for each target.
+
+    Attributes:
+        measured, background, warming, probes: of each kind.
+        refusals: first questions more that it takes at most where a server refuses parts of them, one at a time.
+    """
 
     measured: int
     background: int
     warming: int
     probes: int
+    refusals: int
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All of them, where no first question is refused."""
         return self.measured + self.background + self.warming + self.probes
 
 
@@ -321,7 +352,8 @@ class Plan:
             measured += block.size
             background += sum(step.background for step in block.steps()) if block.load else 0
             warming += len(self.prompts) if block.warm else 0
-        return Counts(measured, background, warming, len(self.probes()))
+        probes = self.probes()
+        return Counts(measured, background, warming, len(probes), most_refusals(probes))
 
     def cost(self, prices: Prices) -> float:
         """What it costs at most, if a token has about four characters and each answer is as long as it may be."""
@@ -345,7 +377,9 @@ class Plan:
         out_of_reach = [c for c in self.experiment.concurrency if c > smallest]
         if out_of_reach:
             shown = ", ".join(map(str, out_of_reach))
-            said.append(f"A block has only {smallest} requests, so concurrency {shown} is not reached: more runs.")
+            said.append(
+                f"A block has only {counted(smallest, 'request')}, so concurrency {shown} is not reached: more runs."
+            )
         if "none" in self.experiment.seeds and not self.experiment.temperature:
             said.append("At temperature 0 the arm without a seed need not vary, so it shows nothing about seeds.")
         return said

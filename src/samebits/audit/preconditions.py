@@ -14,7 +14,9 @@ from statistics import median
 from typing import Final, Literal
 
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count
 from samebits.audit.views import by_prompt
+from samebits.counted import counted, part
 
 # Share of a level's runs that must have met it; the first and last requests of a block never do.
 SHARE: Final = 0.5
@@ -41,9 +43,9 @@ class SeedUse:
     """
 
     forwarding: Literal["forwarded", "not forwarded", "not verifiable", "not sent"]
-    sent: int
-    echoed: int
-    differing: int
+    sent: Count
+    echoed: Count
+    differing: Count
     unseeded_varies: bool | None
 
     @property
@@ -78,7 +80,7 @@ def chunked_prefill(observations: Sequence[Observation]) -> Exercise:
     if not told:
         return Exercise(False, "the target does not tell in how many pieces it computes a prompt")
     cut = sum(n >= 2 for n in told)
-    return Exercise(cut > 0, f"{cut} of {len(told)} runs had their prompt computed in two or more pieces")
+    return Exercise(cut > 0, f"{part(cut, len(told), 'run')} had their prompt computed in two or more pieces")
 
 
 def seed_use(observations: Sequence[Observation]) -> SeedUse:
@@ -105,7 +107,7 @@ _Levels = Mapping[str, Sequence[Observation]]
 
 def _met(runs: Sequence[Observation], met: Callable[[Observation], bool]) -> tuple[bool, str]:
     count = sum(map(met, runs))
-    return bool(runs) and count >= SHARE * len(runs), f"{count} of {len(runs)} runs"
+    return bool(runs) and count >= SHARE * len(runs), part(count, len(runs), "run")
 
 
 def _had_in_flight(level: int, run: Observation) -> bool:
@@ -135,8 +137,8 @@ def _prefix(levels: _Levels) -> Exercise:
         return Exercise(False, "the target does not tell cached tokens of both warm and cold runs")
     hits = sum(n > 0 for n in warm)
     shown = hits >= SHARE * len(levels["warm"]) and median(warm) > median(cold)
-    medians = f"median {median(warm):g} cached tokens warm, {median(cold):g} cold"
-    return Exercise(shown, f"{hits} of {len(levels['warm'])} warm runs had cached tokens; {medians}")
+    medians = f"median of cached tokens {median(warm):g} warm, {median(cold):g} cold"
+    return Exercise(shown, f"{part(hits, len(levels['warm']), 'warm run')} had cached tokens; {medians}")
 
 
 def _streaming(levels: _Levels) -> Exercise:
@@ -146,7 +148,7 @@ def _streaming(levels: _Levels) -> Exercise:
 
 def _order(levels: _Levels) -> Exercise:
     prompts = {o.prompt_id for runs in levels.values() for o in runs}
-    return Exercise(len(prompts) > 1, f"{len(prompts)} prompts in {len(levels)} orders")
+    return Exercise(len(prompts) > 1, f"{counted(len(prompts), 'prompt')} in {counted(len(levels), 'order')}")
 
 
 def _time(levels: _Levels) -> Exercise:
@@ -160,7 +162,8 @@ def _time(levels: _Levels) -> Exercise:
     apart = all(earlier[1] < later[0] for earlier, later in pairwise(spans))
     length = spans[-1][1] - spans[0][0] if spans else 0.0
     return Exercise(
-        apart and len(spans) > 1, f"{len(spans)} blocks over {length:.0f} s" + ("" if apart else ", overlapping")
+        apart and len(spans) > 1,
+        f"{counted(len(spans), 'block')} over {length:.0f} s" + ("" if apart else ", overlapping"),
     )
 
 

@@ -15,6 +15,7 @@ from samebits.audit.plain import plain
 from samebits.audit.preconditions import Exercise, SeedUse, chunked_prefill, seed_use
 from samebits.audit.prompts import Prompt
 from samebits.audit.views import View
+from samebits.counted import counted, part
 from samebits.errors import MeasurementError
 
 # Causes are sought where people look first, and where differences show first.
@@ -67,13 +68,15 @@ def evaluate(observations: Sequence[Observation], prompts: Sequence[Prompt] = ()
     """
     if all(o.failed for o in observations):
         errors = sorted({o.error or "" for o in observations})
-        raise MeasurementError(f"not one of {len(observations)} requests was answered: {'; '.join(errors[:3])}")
+        raise MeasurementError(
+            f"not one of {counted(len(observations), 'request')} was answered: {'; '.join(errors[:3])}"
+        )
     metrics = measure(observations)
     answered = metrics.view("text").compared
     if answered and metrics.empty == answered:
         raise MeasurementError(
-            f"{metrics.target}: all {answered} answers are without text, so there is nothing to compare. A model that "
-            "reasons first may need more --max-tokens"
+            f"{metrics.target}: not one of {counted(answered, 'answer')} has any text, so there is nothing to compare. "
+            "A model that reasons first may need more --max-tokens"
         )
     compared = [view for view in ATTRIBUTED if metrics.view(view).verdict in ("equal", "different")]
     return Result(
@@ -93,16 +96,16 @@ def verdict(result: Result) -> list[str]:
     if text.verdict == "different":
         differing = sum(p.unique > 1 for p in text.prompts)
         said.append(
-            f"NOT reproducible: {differing} of {len(text.prompts)} prompts got different texts for one and the same "
-            "request."
+            f"NOT reproducible: {part(differing, len(text.prompts), 'prompt')} got different texts for one and the "
+            "same request."
         )
     elif text.verdict == "equal" and logprobs.verdict == "different":
         said.append("Every text repeated, but log-probabilities did not: a text differs sooner or later.")
     elif text.verdict == "equal":
         assert text.excluded is not None
         said.append(
-            f"No difference seen. What {text.compared} runs exclude, with {metrics.confidence:.0%} confidence: that "
-            f"more than {text.excluded:.2%} of runs depart."
+            f"No difference seen. What {counted(text.compared, 'run')} exclude, with {metrics.confidence:.0%} "
+            f"confidence: that more than {text.excluded:.2%} of runs depart."
         )
     else:
         said.append("Nothing can be said: no prompt has two answers to compare.")
@@ -121,7 +124,7 @@ def verdict(result: Result) -> list[str]:
 
 def _seen(metrics: Metrics) -> str:
     """How rare a departure of one prompt the runs could have seen, and how many runs a rare one takes."""
-    surely, runs = f"{metrics.confidence:.0%} confidence", f"{metrics.least} runs of one prompt"
+    surely, runs = f"{metrics.confidence:.0%} confidence", f"{counted(metrics.least, 'run')} of one prompt"
     needed = f"for {RARE:.0%} it takes {runs_needed(RARE, metrics.confidence)} runs of a prompt"
     if metrics.smallest_rate is None:
         coin = runs_needed(0.5, metrics.confidence)
@@ -133,11 +136,13 @@ def _reservations(metrics: Metrics) -> Iterable[str]:
     """What limits whatever the answers show."""
     answered = metrics.view("text").compared
     if metrics.empty:
-        yield f"{metrics.empty} of {answered} answers are without text: that these are equal says nothing."
+        yield (
+            f"{part(metrics.empty, answered, 'answer', 'is', 'are')} without text: equality without text says nothing."
+        )
     if metrics.cut:
         yield (
-            f"{metrics.cut} of {answered} answers were cut at the limit of tokens: nothing is known about what would "
-            "have followed."
+            f"{part(metrics.cut, answered, 'answer', 'was', 'were')} cut at the limit of tokens: nothing is known "
+            "about what would have followed."
         )
 
 

@@ -15,6 +15,7 @@ from samebits.audit.observation import Evidence, Observation, Timing
 from samebits.audit.plan import Block, Plan, Step
 from samebits.audit.prompts import Judgement, judge
 from samebits.audit.targets import Ask, Reply, Target
+from samebits.counted import counted, part
 from samebits.errors import MeasurementError, SamebitsError
 
 LOST: Final = "lost: the audit was interrupted before the answer came"
@@ -200,7 +201,7 @@ class Runner:
             if reply.error is not None:
                 self._turned_away += 1
                 self._target.notes["load"] = (
-                    f"{self._turned_away} of {self._released} background requests failed, the last one with: "
+                    f"{part(self._turned_away, self._released, 'background request')} failed, the last one with: "
                     f"{reply.error}; the load was as much lighter"
                 )
 
@@ -228,7 +229,7 @@ class Runner:
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= FAILURES:
             raise MeasurementError(
-                f"{self._failures_in_a_row} requests in a row failed, the last one with: {reply.error} "
+                f"{counted(self._failures_in_a_row, 'request')} in a row failed, the last one with: {reply.error} "
                 f"{self.progress.details[reply.error]}".rstrip()
             )
 

@@ -13,6 +13,7 @@ from scipy.special import rel_entr
 
 from samebits.audit.divergence import common_prefix
 from samebits.audit.observation import Observation
+from samebits.audit.ranges import Count, Distance, Nats
 from samebits.audit.views import key_of
 
 # Probability that the offered tokens leave to all others; below this it is rounding of float32 log-probabilities.
@@ -37,12 +38,12 @@ class ScoreSpread:
             `lower_kl`. Empty where no best tokens are offered.
     """
 
-    runs: int
-    variants: int
-    spread: tuple[float, ...]
-    compared: tuple[int, ...]
-    mean_difference: float | None
-    kl: tuple[float, ...]
+    runs: Count
+    variants: Count
+    spread: tuple[Distance, ...]
+    compared: tuple[Count, ...]
+    mean_difference: Distance | None
+    kl: tuple[Nats, ...]  # by rounding, it may lie a little below 0
 
     @property
     def largest(self) -> float:

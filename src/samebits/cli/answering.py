@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from samebits.counted import counted
 from samebits.errors import InputError, MeasurementError
 from samebits.gateway.json_body import write_json
 from samebits.gateway.policy import PLAIN_NAME
@@ -184,7 +185,9 @@ class Answering:
 def _one_of(answers: list[Any], recorded: Recorded) -> Any:
     index = recorded.body.get("index")
     if not isinstance(index, int) or index >= len(answers):
-        raise MeasurementError(f"{recorded.id} is one of {len(answers)} answers to one request; which is not recorded")
+        raise MeasurementError(
+            f"{recorded.id} is one of {counted(len(answers), 'answer')} to one request; which is not recorded"
+        )
     return answers[index]
 
 

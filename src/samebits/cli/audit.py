@@ -17,6 +17,7 @@ import typer
 
 from samebits.cli import EXIT_DIFFERENCE
 from samebits.cli.report import Outputs
+from samebits.counted import counted, verb
 from samebits.errors import InputError, MeasurementError
 
 if TYPE_CHECKING:
@@ -179,9 +180,11 @@ def _run(
     with Journal(path, plan.digest(specs), plan.document()) as journal:
         past = journal.past
         if past.head is not None:
-            _say(console, f"Goes on with {path}: {len(past.done)} requests have an outcome.")
+            done = f"{counted(len(past.done), 'request')} {verb(len(past.done), 'has', 'have')}"
+            _say(console, f"Goes on with {path}: {done} an outcome.")
         if past.torn:
-            _say(console, f"Its last line was cut short by a crash; {past.torn} bytes were removed.")
+            removed = f"{counted(past.torn, 'byte')} {verb(past.torn, 'was', 'were')} removed"
+            _say(console, f"Its last line was cut short by a crash; {removed}.")
         shown = Progress(*columns, console=console, transient=True)
         tasks = {spec.name: shown.add_task(spec.name, total=plan.counts.measured, start=False) for spec in specs}
 
@@ -246,6 +249,8 @@ def _passes(console: Console, results: Sequence[Result], fail_under: float) -> b
 def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> None:
     from rich.table import Table
 
+    from samebits.audit.targets import HttpSpec
+
     counts, e = plan.counts, plan.experiment
     table = Table(title="Plan", show_header=False)
     factors = {name: ", ".join(levels) or "as it comes" for name, levels in e.factors().items()}
@@ -255,11 +260,16 @@ def _show_plan(console: Console, plan: Plan, specs: Sequence[TargetSpec]) -> Non
         "prompts × runs": f"{len(plan.prompts)} × {e.runs} under each of the conditions",
         **factors,
         "times, orders": f"{e.times}, {e.orders}",
-        "sampling": f"{sampling}, seed {e.seed}, at most {e.max_tokens} tokens",
+        "sampling": f"{sampling}, seed {e.seed}, at most {counted(e.max_tokens, 'token')}",
         "requests a target": f"{counts.total:,} = {counts.measured:,} measured + {counts.background:,} background + "
         f"{counts.warming:,} warming + {counts.probes:,} probing",
         "will be seen": _seen(plan.runs_of_a_prompt),
     }
+    if any(isinstance(spec, HttpSpec) for spec in specs):
+        rows["where refused"] = (
+            f"one probing request more for each part of it that a server does not take, at most {counts.refusals}"
+            + (f"; of {counted(e.top_logprobs, 'best token')} as many as it takes" if e.top_logprobs else "")
+        )
     for name, value in rows.items():
         table.add_row(name, value)
     for spec in specs:
@@ -275,7 +285,7 @@ def _seen(runs: int) -> str:
 
     rate = smallest_rate_seen(runs, CONFIDENCE)
     seen = "too few to be sure of anything" if rate is None else f"departures of {rate:.2%} of them"
-    return f"of {runs:,} runs of a prompt, with {CONFIDENCE:.0%} confidence: {seen}"
+    return f"of {counted(runs, 'run')} of a prompt, with {CONFIDENCE:.0%} confidence: {seen}"
 
 
 def _show(console: Console, measured: Measured, result: Result) -> None:
@@ -284,7 +294,7 @@ def _show(console: Console, measured: Measured, result: Result) -> None:
     from samebits.audit.result import verdict
 
     metrics = result.metrics
-    table = Table(title=f"{metrics.target}: {metrics.runs} runs of {metrics.prompts} prompts")
+    table = Table(title=f"{metrics.target}: {counted(metrics.runs, 'run')} of {counted(metrics.prompts, 'prompt')}")
     for name in ("equal in", "verdict", "exact-repeat rate", "interval", "unique", "modal share", "all runs agree"):
         table.add_column(name, justify="left" if name in ("equal in", "verdict") else "right")
     for view in metrics.views:
@@ -305,9 +315,9 @@ def _show(console: Console, measured: Measured, result: Result) -> None:
         _say(console, f"{metrics.target}: {name}: {note}")
     for error, count in metrics.errors:
         detail = measured.progress.details.get(error)
-        _say(console, f"{count} runs failed: {error}" + (f" ({detail})" if detail else ""))
-    if measured.progress.retries:
-        _say(console, f"{measured.progress.retries} requests were sent again.")
+        _say(console, f"{counted(count, 'run')} failed: {error}" + (f" ({detail})" if detail else ""))
+    if again := measured.progress.retries:
+        _say(console, f"{counted(again, 'request')} {verb(again, 'was', 'were')} sent again.")
 
 
 def _say(console: Console, sentence: str) -> None:

@@ -46,7 +46,7 @@ def compare(
     found = replace(found, targets=(sides.first.name, sides.second.name))
     said = verdict(found, sides)
     if json_file is not None:
-        document = {"verdict": said, "different": found.different, "comparison": plain(found)}
+        document = {"verdict": said, "different": found.different, **sides.document(), "comparison": plain(found)}
         Path(json_file).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
     typer.echo(f"{sides.first.name} and {sides.second.name}")
     for sentence in said:

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from samebits.audit.repeat import Row, measure_mode, mode_name
 from samebits.cli import EXIT_DIFFERENCE
+from samebits.counted import counted
 from samebits.errors import InputError, shown
 from samebits.numerics import PROFILES
 
@@ -140,10 +141,10 @@ def _verdict(rows: list[Row]) -> list[str]:
     if vendor.unique == 1:
         lines.append(
             "The vendor's matmul happened to give 1 text here; its log-probabilities took "
-            f"{vendor.logprob_variants} different values in bits, so a text differs sooner or later."
+            f"{counted(vendor.logprob_variants, 'different value')} in bits, so a text differs sooner or later."
         )
     else:
-        lines.append(f"The vendor's matmul gave {vendor.unique} different texts to one question.")
+        lines.append(f"The vendor's matmul gave {counted(vendor.unique, 'different text')} to one question.")
     if all(row.reproducible for row in ours):
         lines.append("Every samebits row: 1 text, and every bit of every log-probability the same.")
     else:

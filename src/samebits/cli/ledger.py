@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from samebits.cli import EXIT_DIFFERENCE
+from samebits.counted import counted, verb
 from samebits.errors import InputError, LedgerError, MeasurementError
 
 if TYPE_CHECKING:
@@ -175,7 +176,9 @@ def show(
 
     answers = [record for record in records if record.kind == "answer"]
     if len(answers) != 1:
-        raise InputError(f"has {len(answers)} answers", field="id", remedy="A receipt is made of one answer.")
+        raise InputError(
+            f"has {counted(len(answers), 'answer')}", field="id", remedy="A receipt is made of one answer."
+        )
     typer.echo(receipt_of(answers[0], read_signer(key or default_folder() / PRIVATE_NAME)).decode())
 
 
@@ -225,11 +228,11 @@ def _tell(report: Report, seconds: float) -> None:
         typer.echo(f"… and {report.count - len(report.problems)} more")
     for note in report.notes:
         typer.echo(f"note: {note}")
-    verdict = f"{report.count} problems" if report.count else "intact"
+    verdict = f"{counted(report.count, 'problem')}" if report.count else "intact"
     chains = len(report.heads)
     typer.echo(
-        f"{verdict}: {report.records} records ({report.pruned} pruned) in {chains} chains, "
-        f"{report.anchors} anchors compared, {seconds:.1f} s"
+        f"{verdict}: {counted(report.records, 'record')} ({report.pruned} pruned) in {counted(chains, 'chain')}, "
+        f"{counted(report.anchors, 'anchor')} compared, {seconds:.1f} s"
     )
 
 
@@ -294,9 +297,13 @@ def import_records(
 
     with open_ledger(url, readonly=False) as ledger:
         result = import_lines(ledger, file)
-    typer.echo(f"{result.added} records added, {result.present} were there already")
+    typer.echo(
+        f"{counted(result.added, 'record')} added, {result.present} {verb(result.present, 'was', 'were')} there already"
+    )
     if (torn := result.torn) is not None:
-        typer.echo(f"line {torn.line}, at byte {torn.position}, is cut short ({torn.size} bytes), and was not added")
+        typer.echo(
+            f"line {torn.line}, at byte {torn.position}, is cut short ({counted(torn.size, 'byte')}), and was not added"
+        )
         raise typer.Exit(EXIT_DIFFERENCE)
 
 
@@ -314,7 +321,8 @@ def prune(
     with open_ledger(url, readonly=False) as ledger:
         check_chain_exists(ledger, tenant)
         for result in prune_records(ledger, time_of(before, "before"), reason, tenant):
-            typer.echo(f"{result.tenant}: {result.bodies} bodies removed, {result.tombstones} tombstones added")
+            removed, added = counted(result.bodies, "body", "bodies"), counted(result.tombstones, "tombstone")
+            typer.echo(f"{result.tenant}: {removed} removed, {added} added")
 
 
 @app.command()
@@ -337,4 +345,4 @@ def anchor(
     anchors.note_heads(heads)
     anchors.write(None if tsa is None else lambda data: stamp(tsa, data))
     anchors.close()
-    typer.echo(f"{len(heads)} heads noted in {to}")
+    typer.echo(f"{counted(len(heads), 'head')} noted in {to}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samebits.cli import EXIT_DIFFERENCE
+from samebits.counted import counted
 from samebits.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,15 +59,16 @@ def lock(
             path.write_text(make(now), encoding="utf-8")
     if locked is None:
         write_lock(now, file)
-        typer.echo(f"{file}: {len(settings.models)} models, {len(now['environment']['packages'])} packages")
+        packages = counted(len(now["environment"]["packages"]), "package")
+        typer.echo(f"{file}: {counted(len(settings.models), 'model')}, {packages}")
         return
     found = differences(locked, now)
     for difference in found:
         typer.echo(told(difference))
-    counted = [difference for difference in found if difference.moves or not bits]
+    refused = [difference for difference in found if difference.moves or not bits]
     moving = sum(difference.moves for difference in found)
-    typer.echo(f"{len(found)} differences, {moving} of them can move bits")
-    if counted:
+    typer.echo(f"{counted(len(found), 'difference')}, {moving} of them can move bits")
+    if refused:
         raise typer.Exit(EXIT_DIFFERENCE)
 
 
@@ -120,7 +122,9 @@ def check_locked(file: Path, settings: ServerConfig, llms: Mapping[str, LLM], *,
         typer.echo(told(difference), err=True)
     if refused := [difference for difference in found if difference.moves or not bits]:
         raise InputError(
-            f"{len(refused)} differences from {file}", field="locked", remedy="Undo them, or lock anew: samebits lock."
+            f"{counted(len(refused), 'difference')} from {file}",
+            field="locked",
+            remedy="Undo them, or lock anew: samebits lock.",
         )
 
 

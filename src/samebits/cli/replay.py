@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 import typer
 
 from samebits.cli import EXIT_DIFFERENCE, EXIT_NOT_MEASURED
+from samebits.counted import counted, verb
 from samebits.errors import InputError, MeasurementError
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def finish(summary: Summary) -> None:
     """Says the result, and ends with its exit code."""
     if not summary.same + summary.differs + summary.not_measured:
         raise MeasurementError("nothing was chosen: the ledger holds no such answer, or none of the sample")
-    typer.echo(f"{summary.same} same, {summary.differs} differ, {summary.not_measured} not measured")
+    differ = verb(summary.differs, "differs", "differ")
+    typer.echo(f"{summary.same} same, {summary.differs} {differ}, {summary.not_measured} not measured")
     if summary.differs:
         raise typer.Exit(EXIT_DIFFERENCE)
     if summary.not_measured:
@@ -146,7 +148,7 @@ def _of_one(ledger: Ledger, what: str | None, key: Path | None) -> Record:
         return record
     answers = [record for record in ledger.find(what) if record.kind == "answer"]
     if len(answers) != 1:
-        raise MeasurementError(f"the ledger holds {len(answers)} answers of the id {what}")
+        raise MeasurementError(f"the ledger holds {counted(len(answers), 'answer')} of the id {what}")
     return answers[0]
 
 

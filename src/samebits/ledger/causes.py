@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from samebits.counted import counted
 from samebits.ledger.canonical import canonical, digest
 
 # In the order in which one follows from the other: what is first is nearest to the cause.
@@ -109,7 +110,7 @@ def _differences(before: Any, now: Any, path: str) -> Iterator[str]:
         for i, (one, other) in enumerate(zip(before, now, strict=False)):
             yield from _differences(one, other, f"{path}/{i}")
         if len(before) != len(now):
-            yield f"{path}: {len(before)} items then, {len(now)} now"
+            yield f"{path}: {counted(len(before), 'item')} then, {len(now)} now"
     elif isinstance(before, str) and isinstance(now, str):
         if before != now:
             same = next(

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
+from samebits.counted import counted
 from samebits.errors import LedgerError
 from samebits.ledger.anchors import Anchor, Stamp, read_anchors
 from samebits.ledger.canonical import digest
@@ -118,7 +119,12 @@ def check_lines(path: Path, anchors: Path | None = None, tsa_root: Path | None =
     except LineDamagedError as error:
         report.add("line", "", error.line, f"{error.message}; what is behind it was not read")
     if (torn := lines.torn) is not None:
-        report.add("line", "", torn.line, f"line {torn.line}, at byte {torn.position}, is cut short: {torn.size} bytes")
+        report.add(
+            "line",
+            "",
+            torn.line,
+            f"line {torn.line}, at byte {torn.position}, is cut short: {counted(torn.size, 'byte')}",
+        )
     for tenant, rest in noted.items():
         check_chain(report, tenant, (), rest)
     return report

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +37,16 @@ def test_what_was_evaluated_is_what_is_read() -> None:
 
 def changed(path: str, value: Any) -> Any:
     """The flaky document with one value replaced; ``...`` removes it."""
-    raw = deepcopy(json.loads(flaky_text()))
+    raw = json.loads(flaky_text())
     *way, last = path.split(".")
     place = raw
     for step in way:
         place = place[int(step) if isinstance(place, list) else step]
+    key = int(last) if isinstance(place, list) else last
     if value is ...:
-        del place[last]
+        del place[key]
     else:
-        place[last] = value
+        place[key] = value
     return raw
 
 
@@ -90,3 +92,98 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     good = tmp_path / "good.json"
     good.write_text(flaky_text(), "utf-8")
     assert read_result(good) == json.loads(flaky_text())
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------------------
+
+# What a target tells may be anything, and distances between such numbers may be what JSON has no number for.
+ANYTHING = ("spread", "mean_difference", "kl", "logprob", "offered")
+SIGNED = ("kl", "logprob", "offered", "seed", "shuffle", "rows")  # -1 is a failed run in a row
+
+
+def numbers(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The way to each number of a document."""
+    if isinstance(value, dict | list):
+        for name, x in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from numbers(x, (*path, str(name)))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield path
+
+
+def kinds_of_numbers() -> dict[str, str]:
+    """Each kind of number once: the fields on the way to it → the way to the first one."""
+    found: dict[str, str] = {}
+    for path in numbers(json.loads(flaky_text())):
+        kind = ".".join(step for step in path if not step.isdecimal() and step not in PROMPT_IDS)
+        found.setdefault(kind, ".".join(path))
+    return found
+
+
+PROMPT_IDS = frozenset(json.loads(flaky_text())["plan"]["prompt_ids"])
+KINDS = kinds_of_numbers()
+
+
+def is_taken(kind: str, value: Any) -> bool:
+    said = ""
+    try:
+        parse_document(changed(KINDS[kind], value))
+    except InputError as error:
+        said = str(error)
+    # The field, or what holds it, is named.
+    assert not said or any(step in said for step in kind.split(".")[-3:]), (kind, value, said)
+    return not said
+
+
+def test_no_number_of_a_result_may_be_none() -> None:
+    assert len(KINDS) > 80, "the control"
+    for kind in KINDS:
+        free = kind.rpartition(".")[2] in ANYTHING
+        for value in ("NaN", math.nan, "Infinity", math.inf):
+            assert is_taken(kind, value) == free, (kind, value)
+
+
+def test_no_number_of_a_result_may_be_out_of_its_range() -> None:
+    whole = {kind for kind in KINDS if isinstance(at(KINDS[kind]), int)}
+    assert 30 < len(whole) < len(KINDS), "the control"
+    for kind in KINDS:
+        assert is_taken(kind, -1) == (kind.rpartition(".")[2] in SIGNED), kind
+        if kind in whole - {"plan.experiment.shuffle"}:
+            assert not is_taken(kind, 10**30), kind
+            assert not is_taken(kind, 1.5), kind
+
+
+def at(path: str) -> Any:
+    place = json.loads(flaky_text())
+    for step in path.split("."):
+        place = place[int(step) if isinstance(place, list) else step]
+    return place
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        ("targets.0.repeat_rate", 0.99, "repeat_rate 0.99 is not that of the metrics"),
+        ("targets.0.repeat_rate", "0.9", "repeat_rate"),
+        ("fail_under", 1.01, "fail_under"),
+        ("targets.0.metrics.failures.value", 1.01, "failures"),
+        ("targets.0.metrics.failures.interval.high", 1.01, "failures"),
+        ("targets.0.metrics.failures.interval.low", 0.9, "low 0.9 is above"),
+        ("targets.0.metrics.views.1.repeat.value", 1.01, "views.1.repeat"),
+        ("targets.0.attributions.0.factors.0.levels.0.interval.high", 1.01, "levels.0.interval"),
+        ("targets.0.attributions.0.factors.0.levels.0.departures", 10**6, "departures 1000000"),
+        ("targets.0.attributions.0.factors.0.levels.0.runs", 0, "of runs 0"),
+    ],
+)
+def test_a_share_lies_between_0_and_1(path: str, value: Any, named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        parse_document(changed(path, value))
+    parse_document(changed(path, at(path)))  # the control
+
+
+def test_a_file_with_a_number_that_is_none_writes_no_report(tmp_path: Path) -> None:
+    for word in ("NaN", "Infinity", "1e999"):
+        raw = changed("targets.0.metrics.confidence", 0.123456789)
+        (tmp_path / "r.json").write_text(json.dumps(raw).replace("0.123456789", word), "utf-8")
+        with pytest.raises(InputError, match=r"metrics\.confidence") as caught:
+            read_result(tmp_path / "r.json")
+        assert caught.value.field == "result"

@@ -8,6 +8,7 @@ from typing import Literal
 
 from samebits.audit.doctor.facts import Facts
 from samebits.audit.doctor.hazards import PACKAGES, SWITCHES, VARIABLES, Variable
+from samebits.counted import counted
 
 # ``ineffective``: set, and without effect. ``invalid``: a value that nothing understands. ``hazard``: may move bits.
 State = Literal["ok", "note", "hazard", "ineffective", "invalid"]
@@ -68,7 +69,7 @@ def _packages(facts: Facts) -> Iterator[Finding]:
 
 def _libraries(facts: Facts) -> Iterator[Finding]:
     for library in facts.libraries:
-        value = f"{library.version}, kernels {library.kernels}, {library.threads} threads"
+        value = f"{library.version}, kernels {library.kernels}, {counted(library.threads, 'thread')}"
         hazard = "the order of its sums follows shape, threads and CPU"
         yield Finding("library", f"{library.name} ({library.api})", value, "note", hazard, "Fix threads and CPU type.")
 

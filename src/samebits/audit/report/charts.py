@@ -12,6 +12,7 @@ from samebits.audit.divergence import Divergence
 from samebits.audit.report.document import TargetDocument
 from samebits.audit.report.draw import MARK, SECOND
 from samebits.audit.report.words import interval, number, share, visible
+from samebits.counted import counted, part, verb
 
 WIDTH, WIDE, HEIGHT = 400, 840, 240
 MOST_POINTS: Final = 256
@@ -82,11 +83,13 @@ def survival(target: TargetDocument) -> Chart:
         for length in (0, *lengths, last + max(1, last // 12))
     ]
     noun = "tokens" if unit != "characters" else "characters"
-    left = f" {others} prompts are left out, as they are counted in other units." if others else ""
+    left = (
+        f" {counted(others, 'prompt')} {verb(others, 'is', 'are')} left out, counted in other units." if others else ""
+    )
     says = (
         f"Of all pairs of runs of a prompt, {share(_mean_survival(same, last))} agree to the end, on average over "
-        f"{len(same)} prompts; of prompt {visible(worst)} {share(same[worst].survival(last))}. The first two answers "
-        f"part after {lengths[0] - 1} common {noun}, the last after {last - 1}.{left}"
+        f"{counted(len(same), 'prompt')}; of prompt {visible(worst)} {share(same[worst].survival(last))}. The first "
+        f"two answers part after {lengths[0] - 1} common {noun}, the last after {last - 1}.{left}"
     )
     spec = frame(
         [
@@ -144,7 +147,9 @@ def unique(target: TargetDocument) -> Chart:
     levels = target.exhibits.unique_by_concurrency
     if not levels:
         return Chart("unique", title, "The concurrency was not set, so nothing can be said about it.")
-    said = "; ".join(f"{x.mean:.2f} with {x.level} in flight (at most {x.most}, of {x.runs} runs)" for x in levels)
+    said = "; ".join(
+        f"{x.mean:.2f} with {x.level} in flight (at most {x.most}, of {counted(x.runs, 'run')})" for x in levels
+    )
     says = f"Different texts of one prompt, on average over prompts: {said}. 1 means that all runs are equal."
     values = [{"level": x.level, "mean": x.mean, "most": x.most, "text": f"{x.mean:.2f}"} for x in levels]
     x = {
@@ -196,7 +201,8 @@ def spread(target: TargetDocument) -> Chart:
     unlike = f" {infinite} differences are infinite or no numbers; they have no mark." if infinite else ""
     if not values:
         runs = sum(s.runs for s in scores.values())
-        says = f"No token with equal context got two log-probabilities, in {runs} runs of {len(scores)} prompts."
+        asked = f"{counted(runs, 'run')} of {counted(len(scores), 'prompt')}"
+        says = f"No token with equal context got two log-probabilities, in {asked}."
         if equal < len(scores) and not infinite:
             says += f" In {len(scores) - equal} of these prompts bits differ all the same: after other tokens, or in "
             says += "the sign of a zero."
@@ -207,8 +213,8 @@ def spread(target: TargetDocument) -> Chart:
     powers = [10.0**n for n in range(low, max(high, low + 1) + 1)]
     says = (
         "Among runs with the same tokens so far, one token's log-probability differs by up to "
-        f"{number(max(largest), 3)} nats. {equal} of {len(scores)} prompts have equal bits in all runs; at "
-        f"{zero} of {longest} places no prompt shows a difference, and there is no mark.{unlike}"
+        f"{number(max(largest), 3)} nats. {part(equal, len(scores), 'prompt', 'has', 'have')} equal bits in all runs; "
+        f"at {part(zero, longest, 'place')} no prompt shows a difference, and there is no mark.{unlike}"
         + (f" A mark stands for {width} places, by the largest." if width > 1 else "")
     )
     spec = frame(
@@ -251,7 +257,7 @@ def spread(target: TargetDocument) -> Chart:
 
 
 def _cut(rows: Sequence[Any]) -> str:
-    return f" The table has the first {MOST_ROWS} of {len(rows)} prompts." if len(rows) > MOST_ROWS else ""
+    return f" The table has the first {part(MOST_ROWS, len(rows), 'prompt')}." if len(rows) > MOST_ROWS else ""
 
 
 # ---- several targets -------------------------------------------------------------------------------------------------

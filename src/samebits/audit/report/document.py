@@ -23,8 +23,10 @@ from samebits.audit.exhibits import Exhibits
 from samebits.audit.metrics import Metrics
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.preconditions import Exercise, SeedUse
+from samebits.audit.ranges import Positive, Share
 from samebits.audit.result import Result
 from samebits.audit.views import VIEWS
+from samebits.counted import counted
 from samebits.errors import InputError
 
 FORMAT: Final = 1
@@ -49,7 +51,7 @@ class TargetDocument:
     notes: Mapping[str, str]
     details: Mapping[str, str]
     verdict: tuple[str, ...]
-    repeat_rate: float | None
+    repeat_rate: Share | None
     metrics: Metrics
     attributions: tuple[Attribution, ...]
     seeds: SeedUse
@@ -59,6 +61,8 @@ class TargetDocument:
     def __post_init__(self) -> None:
         if tuple(v.view for v in self.metrics.views) != VIEWS:
             raise ValueError(f"metrics.views are not {', '.join(VIEWS)}")
+        if self.repeat_rate != self.metrics.view("text").repeat.value:
+            raise ValueError(f"repeat_rate {self.repeat_rate} is not that of the metrics")
         runs = self.exhibits.runs
         if not runs.rows or {len(row) for row in runs.rows.values()} != {len(runs.columns)}:
             raise ValueError("exhibits.runs has no rows, or rows of another length than its columns")
@@ -101,10 +105,10 @@ class Document:
     """
 
     audit: Literal[1]
-    created: float
+    created: Positive
     command: str
     auditor: Mapping[str, str]
-    fail_under: float | None
+    fail_under: Share | None
     journal: str
     plan: PlanDocument
     targets: tuple[TargetDocument, ...]
@@ -159,7 +163,9 @@ def auditor() -> dict[str, str]:
         "instruction sets": ", ".join(facts.isa) or "none of those that matter here",
         "GPUs": ", ".join(facts.gpus) or "none",
         "packages": ", ".join(f"{name} {version}" for name, version in sorted(facts.packages.items())),
-        "libraries": ", ".join(f"{x.name} {x.version} ({x.kernels}, {x.threads} threads)" for x in facts.libraries),
+        "libraries": ", ".join(
+            f"{x.name} {x.version} ({x.kernels}, {counted(x.threads, 'thread')})" for x in facts.libraries
+        ),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from samebits.audit.observation import FACTORS
 from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.words import estimate, interval, share, told
+from samebits.counted import counted
 
 Pairs = Sequence[tuple[str, str]]
 MOST_ITEMS: Final = 12
@@ -110,14 +111,18 @@ def asked(document: Document) -> Pairs:
         (name, f"{told(levels or 'as it comes')} ({FACTORS[name].split(':')[0]})")
         for name, levels in e.factors().items()
     ]
-    top = "not asked for" if e.top_logprobs is None else f"with the {e.top_logprobs} best tokens"
+    top = (
+        "not asked for"
+        if e.top_logprobs is None
+        else f"with the {counted(e.top_logprobs or 0, 'best token')}, or as many as a target takes"
+    )
     return (
         ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''}"),
         ("digest of the prompts", document.plan.prompts),
         ("runs", f"{e.runs} of each prompt under each combination of the levels below"),
         *factors,
-        ("blocks", f"{e.times} of time, {e.orders} orders of the prompts"),
-        ("sampling", f"{sampling}, seed {e.seed}, at most {e.max_tokens} tokens"),
+        ("blocks", f"{e.times} of time, {counted(e.orders, 'order')} of the prompts"),
+        ("sampling", f"{sampling}, seed {e.seed}, at most {counted(e.max_tokens, 'token')}"),
         ("log-probabilities", top),
     )
 
@@ -147,15 +152,14 @@ def accuracy_facts(target: TargetDocument) -> Pairs:
         return ()
     passes = "no complete pass"
     if a.passes:
-        passes = (
-            f"{share(min(a.passes))} to {share(max(a.passes))} over {len(a.passes)} passes, prompts: {len(a.items)}"
-        )
+        over = f"{counted(len(a.passes), 'pass', 'passes')} of {counted(len(a.items), 'prompt')}"
+        passes = f"{share(min(a.passes))} to {share(max(a.passes))} over {over}"
     undecided = sum(item.undecided for item in a.items)
     flipping = sorted(
         (item for item in a.items if item.flips), key=lambda item: (-item.flips / item.runs, item.prompt_id)
     )
     flips = "; ".join(f"{item.prompt_id}: {item.flips} of {item.runs}" for item in flipping[:MOST_ITEMS])
-    more = f"; and {len(flipping) - MOST_ITEMS} items more" if len(flipping) > MOST_ITEMS else ""
+    more = f"; and {counted(len(flipping) - MOST_ITEMS, 'item')} more" if len(flipping) > MOST_ITEMS else ""
     return (
         ("accuracy, mean", estimate(a.mean)),
         ("from pass to pass", passes),

@@ -13,6 +13,7 @@ from samebits.audit.report.document import TargetDocument
 from samebits.audit.report.draw import INK
 from samebits.audit.report.words import number, visible
 from samebits.audit.views import FAILED
+from samebits.counted import counted, part
 
 CLASSES: Final = ("A", "B", "C", "D and others", "failed")
 COLOURS: Final = ("var(--class-a)", "var(--class-b)", "var(--class-c)", "var(--class-d)", "var(--failed)")
@@ -172,7 +173,8 @@ def _heat_map_says(target: TargetDocument, step: int) -> str:
     failed = sum(c == FAILED for row in runs.rows.values() for c in row)
     says = (
         "A is a prompt's most common text, B the next. A letter says nothing across prompts. "
-        f"{differing} of {len(runs.rows)} prompts have more than one; {failed} runs failed."
+        f"{part(differing, len(runs.rows), 'prompt', 'has', 'have')} more than one; "
+        f"{counted(failed, 'run')} failed."
     )
     if step > 1:
         says += f" A cell holds {step} runs and shows the rarest of them, so that none is hidden."

@@ -11,6 +11,7 @@ from samebits.audit.agreement import ViewSummary
 from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.facts import passes
 from samebits.audit.report.words import estimate, moment, share, visible
+from samebits.counted import part
 
 SUITE = "samebits audit"
 
@@ -62,11 +63,12 @@ def _view(suite: ET.Element, target: TargetDocument, view: ViewSummary) -> None:
     if view.verdict in ("not offered", "too few runs"):
         _skip(case, view.verdict)
     elif view.verdict == "unreadable":
-        _skip(case, f"unreadable: nothing could be read out of {view.without} of {view.compared} answers")
+        _skip(case, f"unreadable: nothing could be read out of {part(view.without, view.compared, 'answer')}")
     elif view.verdict == "different":
         differing = sum(p.outcomes > 1 for p in view.prompts)
         message = (
-            f"{differing} of {len(view.prompts)} prompts differ; {view.departures} of {view.compared} runs depart; "
+            f"{part(differing, len(view.prompts), 'prompt', 'differs', 'differ')}; "
+            f"{part(view.departures, view.compared, 'run', 'departs', 'depart')}; "
             f"exact-repeat rate {share(view.repeat.value)}"
         )
         _fail(case, message, "different", target)

@@ -20,6 +20,7 @@ from samebits.audit.report.facts import (
     views_table,
 )
 from samebits.audit.report.words import interval, moment, number, share, short
+from samebits.counted import counted, verb
 
 # Status → class of its badge.
 KINDS: Final = {
@@ -113,7 +114,7 @@ def contents(document: Document) -> Contents:
     return Contents(
         title=f"How reproducible is {targets[0].document.name}?"
         if alone
-        else f"How reproducible are {len(targets)} targets?",
+        else f"How reproducible are {counted(len(targets), 'target')}?",
         summary=_summary(document),
         document=document,
         targets=targets,
@@ -128,7 +129,9 @@ def _summary(document: Document) -> str:
     prompts = len(document.plan.prompt_ids)
     runs = sum(t.metrics.runs + t.metrics.unseeded for t in document.targets)
     began = [t.exhibits.began for t in document.targets if t.exhibits.began is not None]
-    return f"{runs:,} runs of {prompts} prompts, begun {moment(min(began, default=document.created))}."
+    return (
+        f"{counted(runs, 'run')} of {counted(prompts, 'prompt')}, begun {moment(min(began, default=document.created))}."
+    )
 
 
 def _section(name: str, target: TargetDocument) -> Section:
@@ -162,22 +165,23 @@ def _tiles(target: TargetDocument) -> tuple[Tile, ...]:
     bits = {"equal": "equal", "different": "different"}.get(logprobs.verdict, logprobs.verdict)
     return (
         Tile("exact-repeat rate of texts", share(text.repeat.value), interval(text.repeat.interval)),
-        Tile("prompts with differing texts", f"{differing} of {len(text.prompts)}", f"{m.runs:,} runs in all"),
+        Tile("prompts with differing texts", f"{differing} of {len(text.prompts)}", f"{counted(m.runs, 'run')} in all"),
         Tile(
             "runs that depart",
             share(text.departure_rate.value),
             interval(text.departure_rate.interval),
         ),
-        Tile("bits of log-probabilities", bits, f"{logprobs.compared:,} runs compared"),
+        Tile("bits of log-probabilities", bits, f"{counted(logprobs.compared, 'run')} compared"),
         Tile("runs without an answer", share(m.failures.value), f"{text.failed} failed"),
     )
 
 
 def _causes(a: Attribution) -> Causes:
     within = (
-        f"Of {a.within_pairs:,} pairs of runs of one prompt under one and the same condition, {a.within_differing:,} "
-        "differ: what no factor explains. "
-        f"The chance of naming any wrong cause is at most {share(a.level)}; {a.permutations:,} permutations a test."
+        f"Of {counted(a.within_pairs, 'pair')} of runs of one prompt under one and the same condition, "
+        f"{a.within_differing:,} {verb(a.within_differing, 'differs', 'differ')}: what no factor explains. "
+        f"The chance of naming any wrong cause is at most {share(a.level)}; a test has "
+        f"{counted(a.permutations, 'permutation')}."
     )
     return Causes(a.view, tuple(_factor(f) for f in a.factors), within)
 

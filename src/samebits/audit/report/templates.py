@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from samebits.audit.exhibits import Parting, Side
 from samebits.audit.report.words import condition, moment, quoted, visible
+from samebits.counted import counted, verb
 
 
 def html_environment() -> Environment:
@@ -36,12 +37,14 @@ def _environment(finalize: Callable[[Any], Any]) -> Environment:
     )
     environment.filters |= {
         "condition": condition,
+        "counted": counted,
         "exact": repr,
         "fenced": fenced,
         "moment": moment,
         "probability": probability,
         "quoted": quoted,
         "split_token": split_token,
+        "verb": verb,
         "unit": lambda unit: "tokens" if unit == "token ids" else unit,
     }
     return environment

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
+from samebits.audit.targets.best_tokens import fewer_best_tokens
 from samebits.audit.targets.keys import ApiKey, read_key
 from samebits.audit.targets.proxy import proxy_for
 from samebits.audit.targets.refusal import (
@@ -35,6 +36,7 @@ from samebits.audit.targets.wire import (
     MalformedError,
     StreamFailedError,
     StreamJoiner,
+    best_asked,
     body_of,
     error_of,
     failure_name,
@@ -42,6 +44,7 @@ from samebits.audit.targets.wire import (
     reply_of,
     wanted_extras,
 )
+from samebits.counted import counted, verb
 from samebits.errors import InputError, MeasurementError
 
 # Below the 5 s after which common servers close an idle connection, so that no request meets a closing one.
@@ -64,6 +67,9 @@ class HttpTarget:
         self._model = spec.model or ""
         self._extras: frozenset[str] = frozenset()
         self._limit_name = "max_tokens"
+        self._most_best: int | None = None  # best tokens; None: as many as are asked for
+        self._too_many = ""  # what it said where more were asked for
+        self._first_questions = 0
         self._flushes: tuple[str, ...] = FLUSHES  # those that may exist
         self._quiet_until = 0.0  # of the loop's clock: a rate limit holds for every request
         self._session: aiohttp.ClientSession | None = None
@@ -98,12 +104,22 @@ class HttpTarget:
                 "model": self._model,
                 "accepted": sorted(self._extras),
                 "limit_name": self._limit_name,
+                "first_questions": self._first_questions,
                 "server": await self._server(),
                 "notes": dict(self.notes),
-            }
-        self._model, self._limit_name = known["model"], known["limit_name"]
-        self._extras = frozenset(known["accepted"])
-        self.notes = dict(known["notes"])
+            } | ({} if self._most_best is None else {"best_tokens": self._most_best})
+        try:
+            found: dict[str, Any] = dict(known)
+            self._model, self._limit_name = str(found["model"]), str(found["limit_name"])
+            self._extras = frozenset(found["accepted"])
+            self._most_best = None if found.get("best_tokens") is None else int(found["best_tokens"])
+            self.notes = dict(found["notes"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"what it holds of {self._spec.name} is damaged: {error!r}",
+                field="journal",
+                remedy="Name another file for a new audit.",
+            ) from None
         return known
 
     async def _only_model(self) -> str:
@@ -118,7 +134,9 @@ class HttpTarget:
             ) from error
         if len(listed) != 1:
             shown = ", ".join(map(str, listed[:10])) or "none"
-            raise InputError(f"the server has {len(listed)} models: {shown}", field="model", remedy="Name one of them.")
+            raise InputError(
+                f"the server has {counted(len(listed), 'model')}: {shown}", field="model", remedy="Name one of them."
+            )
         return str(listed[0])
 
     async def _server(self) -> dict[str, str]:
@@ -136,7 +154,8 @@ class HttpTarget:
         """Finds out what the server refuses of a question: sends it until it is answered."""
         probe = replace(probe, max_tokens=16)
         while True:
-            reply, error, _ = await self._patiently(probe, contextlib.nullcontext(), first=True)
+            reply, error, attempts = await self._patiently(probe, contextlib.nullcontext(), first=True)
+            self._first_questions += attempts
             if error is None:
                 if reply.error is not None:
                     detail = f" ({reply.detail})" if reply.detail else ""
@@ -146,11 +165,36 @@ class HttpTarget:
             extra = refused_extra(status, error, self._needed(probe), self._model)
             if self._limit_name != NEWER_LIMIT and wants_newer_limit(status, error):
                 self._limit_name = NEWER_LIMIT
+            elif self._fewer_best_tokens(probe, status, error):
+                pass
             elif extra is not None:
-                self._extras -= {extra} | ({"top_logprobs"} if extra == "logprobs" else set())
-                self.notes[extra] = f"not accepted by the target: {self._said(error)}"
+                self._leave_out(extra, error)
             else:
                 raise self._unusable(status, error, "a first question")
+
+    def _fewer_best_tokens(self, probe: Ask, status: int, error: Mapping[str, Any]) -> bool:
+        """Asks for fewer from now on, where a refusal is about their number; returns whether it is."""
+        asked = best_asked(probe, self._most_best) if "top_logprobs" in self._needed(probe) else 0
+        fewer = fewer_best_tokens(asked, status, error, self._model, named_before=self._most_best is not None)
+        if fewer is None:
+            return False
+        self._too_many = (
+            self._too_many
+            or f"{counted(asked, 'best token')} {verb(asked, 'is', 'are')} refused by the target ({self._said(error)})"
+        )
+        now = f"{fewer} asked for" if fewer else "only the log-probability of the chosen token is asked for"
+        self.notes["top_logprobs"] = f"{self._too_many}; {now}"
+        self._most_best = fewer
+        if fewer == 0:
+            self._extras -= {"top_logprobs"}
+        return True
+
+    def _leave_out(self, extra: str, error: Mapping[str, Any]) -> None:
+        self._extras -= {extra}
+        if extra == "logprobs":
+            self._extras -= {"top_logprobs"}
+            self.notes.pop("top_logprobs", None)  # what was said of their number holds no more
+        self.notes[extra] = f"not accepted by the target: {self._said(error)}"
 
     def _needed(self, ask: Ask) -> frozenset[str]:
         return self._extras & wanted_extras((ask,))
@@ -215,7 +259,7 @@ class HttpTarget:
     async def _attempt(self, ask: Ask) -> tuple[Reply, dict[str, Any] | None]:
         """One request. The second value is set when it was refused: error object, status, wait asked for, seconds."""
         assert self._session is not None, "the target is not open"
-        body = body_of(ask, self._model, self._extras, self._limit_name)
+        body = body_of(ask, self._model, self._extras, self._limit_name, most_best=self._most_best)
         started = time.perf_counter()
 
         def elapsed() -> float:

@@ -63,12 +63,15 @@ def refused_part(error: Mapping[str, Any], model: str) -> str | None:
     for called in (error.get("code"), error.get("type")):
         if isinstance(called, str) and called in _CALLED:
             return _CALLED[called]
-    said = str(error.get("message")).lower()
-    if model:
-        said = re.sub(rf"(?<!\w){re.escape(model.lower())}(?!\w)", "", said)
+    said = without_name(str(error.get("message")).lower(), model)
     words = re.findall(r"\w+", said)
     named = next((_NAMES[word] for word in words if word in _NAMES and word not in _WORDS), None)
     return "messages" if named is None and _TOO_LONG in said else named
+
+
+def without_name(said: str, model: str) -> str:
+    """A message in lower case without the name of the model."""
+    return re.sub(rf"(?<!\w){re.escape(model.lower())}(?!\w)", "", said) if model else said
 
 
 def refused_extra(status: int, error: Mapping[str, Any], extras: frozenset[str], model: str) -> str | None:

@@ -14,6 +14,7 @@ from samebits.errors import InputError
 
 FORMS = "Give http://HOST:PORT, model:PATH, hf:PATH, or a .yaml file with several (docs/guide/audit.md)."
 
+MOST_BATCH: Final = 4096
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")  # a token, RFC 9110
 
 
@@ -117,6 +118,10 @@ class TransformersSpec:
     deterministic: bool = False
     unpack: bool = False
     prices: None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_batch <= MOST_BATCH:
+            raise InputError(f"{self.max_batch} is out of range", field="max_batch", remedy=f"Give 1 to {MOST_BATCH}.")
 
 
 TargetSpec = HttpSpec | ModelSpec | TransformersSpec

@@ -16,6 +16,7 @@ from typing import Any
 
 from samebits.audit.targets.spec import TransformersSpec
 from samebits.audit.targets.target import Ask, Flight, Reply
+from samebits.counted import counted
 from samebits.errors import InputError, ModelError
 from samebits.numerics import digest_json
 
@@ -111,7 +112,7 @@ class TransformersTarget:
             return Reply(error=type(error).__name__, detail=str(error)[:300])
         context = getattr(self._model.config, "max_position_embeddings", None)
         if context is not None and len(ids) + ask.max_tokens > context:
-            detail = f"{len(ids)} tokens and {ask.max_tokens} new ones do not fit {context}"
+            detail = f"{counted(len(ids), 'token')} and {ask.max_tokens} new ones do not fit {context}"
             return Reply(error="ContextLengthError", detail=detail)
         waiting = _Waiting(ask, ids, asyncio.get_running_loop().create_future())
         with flight:

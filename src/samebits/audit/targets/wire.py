@@ -42,12 +42,13 @@ def read_json(data: bytes) -> Any:
             raise MalformedError("the answer is not JSON") from error
 
 
-def body_of(ask: Ask, model: str, extras: frozenset[str], limit_name: str) -> bytes:
+def body_of(ask: Ask, model: str, extras: frozenset[str], limit_name: str, *, most_best: int | None = None) -> bytes:
     """The body of a request.
 
     Args:
         extras: those of EXTRAS that the target accepts.
         limit_name: ``max_tokens`` or ``max_completion_tokens``.
+        most_best: most best tokens that the target tells; None where it takes what is asked for.
     """
     body: dict[str, Any] = {"model": model, "messages": ask.messages, limit_name: ask.max_tokens}
     if ask.temperature is not None:
@@ -58,8 +59,8 @@ def body_of(ask: Ask, model: str, extras: frozenset[str], limit_name: str) -> by
         body["seed"] = ask.seed
     if ask.top_logprobs is not None and "logprobs" in extras:
         body["logprobs"] = True
-        if ask.top_logprobs and "top_logprobs" in extras:
-            body["top_logprobs"] = ask.top_logprobs
+        if "top_logprobs" in extras and (best := best_asked(ask, most_best)):
+            body["top_logprobs"] = best
     if ask.schema is not None and "response_format" in extras:
         schema = {"name": "answer", "strict": True, "schema": ask.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -70,6 +71,12 @@ def body_of(ask: Ask, model: str, extras: frozenset[str], limit_name: str) -> by
         if "stream_options" in extras:
             body["stream_options"] = {"include_usage": True}
     return orjson.dumps(body)
+
+
+def best_asked(ask: Ask, most_best: int | None) -> int:
+    """How many best tokens a question asks a target for that tells so many at most."""
+    wanted = ask.top_logprobs or 0
+    return wanted if most_best is None else min(wanted, most_best)
 
 
 def wanted_extras(asks: tuple[Ask, ...]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from samebits.audit.intervals import Estimate
 from samebits.audit.report.draw import check_drawing
 from samebits.audit.tradeoff.measure import Row, Tradeoff
 from samebits.audit.tradeoff.published import PUBLISHED
+from samebits.counted import counted
 
 VEGA_LITE: Final = "6.4"
 TEMPLATE: Final = "page.html.j2"
@@ -90,6 +91,7 @@ def page(result: Tradeoff, facts: dict[str, str]) -> str:
     """
     source = resources.files(__package__).joinpath(TEMPLATE).read_text("utf-8")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["counted"] = counted
     return environment.from_string(source).render(
         chart=svg(result),
         result=result,

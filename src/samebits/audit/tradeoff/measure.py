@@ -23,6 +23,7 @@ from samebits.audit.prompts import Prompt
 from samebits.audit.run import Runner
 from samebits.audit.targets import open_target
 from samebits.audit.tradeoff.approaches import DEFAULT, Approach
+from samebits.counted import counted, part
 from samebits.errors import InputError, MeasurementError
 
 ALONE: Final = 1
@@ -135,7 +136,9 @@ async def compare(
     result = Tradeoff(model, size, rows)
     if len(result.measured) < 2:
         why = "; ".join(f"{row.approach.name}: {row.reason}" for row in rows if row.reason)
-        raise MeasurementError(f"{len(result.measured)} approaches could be measured, so nothing is compared: {why}")
+        raise MeasurementError(
+            f"{counted(len(result.measured), 'approach', 'approaches')} could be measured: nothing to compare: {why}"
+        )
     return result
 
 
@@ -178,7 +181,7 @@ def _row(approach: Approach, observations: Sequence[Observation], reason: str | 
     metrics: Metrics = measure(observations)
     if metrics.failures.value:
         error, count = metrics.errors[0]
-        return Row(approach, reason=f"{count} of {metrics.runs} requests failed with {error}")
+        return Row(approach, reason=f"{part(count, metrics.runs, 'request')} failed with {error}")
     levels = {
         level: best_speed(o for o in observations if o.level("concurrency") == level) for level in _levels(observations)
     }
