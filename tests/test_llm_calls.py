@@ -16,6 +16,7 @@ from samebits import LLM, SamplingParams
 from samebits.engine import Event
 from samebits.errors import EngineFailedError, InputError
 from stub_llm import StubLLM
+from waiting import PATIENCE_S
 
 CALLS: dict[str, Callable[[LLM], object]] = {
     "generate": lambda llm: llm.generate("a"),
@@ -50,14 +51,14 @@ def test_of_calls_at_once_one_runs_and_each_other_is_refused() -> None:
 
     def slow(request: Any) -> int:
         inside.set()
-        assert leave.wait(30)
+        assert leave.wait(PATIENCE_S)
         return int(add(request))
 
     llm.engine.add = slow
     done: list[Any] = []
     first = threading.Thread(target=lambda: done.extend(llm.generate("ab")))
     first.start()
-    assert inside.wait(30)
+    assert inside.wait(PATIENCE_S)
     assert not llm.engine.busy, "the check of the engine alone would refuse, and the lock is not tested"
     for call in CALLS.values():
         with pytest.raises(InputError, match="another request runs"):

@@ -52,6 +52,7 @@ class Answer:
         status: other than 200: the error of ``text``.
         headers: besides the usual ones.
         delay: seconds before it.
+        crowd: not before so many requests were in flight at once.
         drop: close the connection instead: None, ``before`` or ``within`` the answer.
     """
 
@@ -59,6 +60,7 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
+    crowd: int = 0
     drop: str | None = None
     logprob: float = -0.25
     fingerprint: str | None = "stub-1"
@@ -185,6 +187,8 @@ class _Connection(asyncio.Protocol):
             server.requests.append(incoming)
             answer = server.model(incoming)
             await asyncio.sleep(answer.delay)
+            while server.most_in_flight < answer.crowd:
+                await asyncio.sleep(0.002)
             server.seen.add(messages)
         finally:
             server.in_flight -= 1

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import resource
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +18,7 @@ from stub_server import Answer, Incoming, Stub, stub
 from samebits.audit.journal import read_journal
 from samebits.audit.run import LOST
 from samebits.cli import main
+from waiting import PATIENCE_S, wait_until
 
 RUNS, IN_FLIGHT = 20, 4
 OPTIONS = [
@@ -55,13 +53,18 @@ def here(*arguments: str) -> int:
     return caught.value.code
 
 
-def start(server: Stub, *arguments: str, limits: Callable[[], None] | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "samebits", "audit", server.url, *OPTIONS, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=limits)
+# The command line, on a disk that has room for files of so many bytes.
+SMALL_DISK = """
+import resource, sys
+from samebits.cli import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
+main()
+"""
 
 
-def slow(incoming: Incoming) -> Answer:
-    return Answer("yes", delay=0.02)
+def start(server: Stub, *arguments: str, program: tuple[str, ...] = ("-m", "samebits")) -> subprocess.Popen[str]:
+    command = [sys.executable, *program, "audit", server.url, *OPTIONS, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def paid_once(server: Stub, lost: int) -> None:
@@ -72,35 +75,32 @@ def paid_once(server: Stub, lost: int) -> None:
 
 
 def test_ctrl_c_keeps_what_was_answered_and_says_how_to_go_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with stub(slow) as server:
+    answered = 20
+    with stub(lambda incoming: Answer("yes", delay=0 if incoming.number < answered else 10 * PATIENCE_S)) as server:
         process = start(server, "--journal", "a journal")
-        deadline = time.monotonic() + 120
-        while len(server.requests) < 20:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        wait_until(lambda: process.poll() is not None or len(server.requests) == answered + IN_FLIGHT)
+        assert process.poll() is None, process.communicate()
         process.send_signal(signal.SIGINT)
-        said, errors = process.communicate(timeout=120)
+        said, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130, errors
         assert "Traceback" not in errors
         assert "--journal 'a journal' goes on" in said
         kept = len(list(read_journal(folder / "a journal")))
-        assert kept >= 20 - 1 - IN_FLIGHT
+        assert kept == answered - 1, "all but the first question"
+        answered = 1000
         assert here(server.url, *OPTIONS, "--journal", "a journal") == 0
     assert f"{kept} requests have an outcome" in capsys.readouterr().out
     observations = list(read_journal(folder / "a journal"))
-    lost = sum(o.error == LOST for o in observations)
     assert len(observations) == 3 * RUNS
-    assert lost <= IN_FLIGHT
-    paid_once(server, lost)
+    assert sum(o.error == LOST for o in observations) == IN_FLIGHT
+    paid_once(server, 0)
 
 
 def test_a_full_disk_ends_it_with_3_and_it_goes_on_later(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
-
-    with stub(lambda incoming: Answer("yes")) as server:
-        said, errors = (process := start(server, "--journal", "j", limits=small_files)).communicate(timeout=120)
+    # The line of a long answer is longer than what is left, so that it is cut short wherever the disk ends.
+    with stub(lambda incoming: Answer("yes" if incoming.number < 4 else "yes " * 400)) as server:
+        process = start(server, "--journal", "j", program=("-c", SMALL_DISK, "8192"))
+        said, errors = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 3, errors
         assert "samebits: the journal cannot be written" in errors
         assert "Traceback" not in errors

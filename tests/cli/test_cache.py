@@ -22,10 +22,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
 from live import live
 from stub import stub
 
+from waiting import PATIENCE_S
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "samebits", "cache", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def test_stats_explain_and_clear(tmp_path: Path) -> None:
@@ -70,7 +72,7 @@ def saying(answer: bytes) -> Iterator[str]:
         worker = threading.Thread(target=work)
         worker.start()
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        worker.join(30)
+        worker.join(PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,12 @@ def test_keys_and_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         models["m"]["base_url"] = upstream.url
         with live({}, models=models, keys=["ada key-of-ada-1", "bob key-of-bob-1"]) as server:
             ada_s = {"authorization": "Bearer key-of-ada-1"}
-            assert httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=ada_s).status_code == 200
+            assert (
+                httpx.post(
+                    f"{server.url}/v1/chat/completions", json=body, headers=ada_s, timeout=PATIENCE_S
+                ).status_code
+                == 200
+            )
             none = samebits("cache", "stats", "--url", server.url)
             assert (none.returncode, "answers 401" in none.stderr) == (2, True)
 

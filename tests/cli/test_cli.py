@@ -15,10 +15,13 @@ from samebits.cli.app import app
 from samebits.engine import SamplingParams
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
+from waiting import PATIENCE_S
 
 
 def samebits(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "samebits", *arguments], capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-m", "samebits", *arguments], capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from tests.ledger.conftest import make_entry
 from samebits.cli import _run as run_verb
 from samebits.ledger import Ledger
 from samebits.ledger.keys import PRIVATE_NAME, write_new
+from waiting import PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ def test_an_export_replaces_neither_the_ledger_nor_a_device(url: str, tmp_path: 
     with ThreadPoolExecutor(1) as beside:
         read = beside.submit(pipe.read_bytes)
         assert samebits("ledger", "export", "--url", url, "--out", pipe).returncode == 0
-        assert read.result(30).decode() == samebits("ledger", "export", "--url", url).stdout
+        assert read.result(PATIENCE_S).decode() == samebits("ledger", "export", "--url", url).stdout
     assert pipe.is_fifo()
     assert not (tmp_path / "pipe.part").exists()
 

@@ -190,7 +190,8 @@ def test_queries_and_samples(tmp_path: Path, folder: str, entries: dict[str, Ent
     ran = samebits("replay", "--sample", "50%", "--url", url, "--model", folder)
     again = samebits("replay", "--sample", "50%", "--url", url, "--model", folder)
     assert ran == again
-    assert 5 < int(ran.out.split()[0]) < 35
+    # Times are part of what is drawn from: beyond these bounds once in 50 million runs.
+    assert 3 < int(ran.out.split()[0]) < 37
 
 
 def test_wrong_input_is_said_in_a_line(tmp_path: Path, entries: dict[str, Entry]) -> None:

@@ -16,6 +16,7 @@ from samebits import LLM, SamplingParams
 from samebits.errors import InputError, ModelError
 from samebits.models import load_source
 from samebits.models.generation_defaults import FILE_NAME, read_generation_defaults
+from waiting import PATIENCE_S
 
 Write = Callable[..., Path]
 CASE = {"do_sample": True, "temperature": 1.0, "top_k": 64, "top_p": 0.95, "repetition_penalty": 1.05}
@@ -76,7 +77,7 @@ def test_keys_without_effect_are_announced_and_neutral_ones_are_not(write_folder
 def test_the_command_line_announces_them_too(write_folder: Write) -> None:
     folder = str(write_folder(files={FILE_NAME: {"num_beams": 4}}))
     command = [sys.executable, "-m", "samebits", "generate", folder, "--prompt", "a", "--max-tokens", "1"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert result.returncode == 0, result.stderr
     assert result.stderr == (
         "samebits: warning: the model's generation defaults hold what has no effect here: num_beams\n"

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from waiting import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 # Symbols that the linker may take from any file: weak (W, V) and, of GCC, unique (u).
 SHARED_SYMBOL = re.compile(r"^[0-9a-f]+ ([WVu]) (.*)$", re.MULTILINE)
@@ -31,7 +33,7 @@ def tool(name: str) -> str:
 
 
 def output(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=6 * PATIENCE_S)
     said = done.stdout[-3000:] + done.stderr[-3000:]
     assert done.returncode == 0, f"{command[0]}: exit status {done.returncode}\n{said}"
     return done.stdout

@@ -15,6 +15,7 @@ from writers import COMPILER, VOCABULARY, accepts, at_random, constraint, refusa
 from samebits.errors import InputError
 from samebits.structured import Choice, GrammarCompiler, JsonObject, JsonSchema, Lark, Regex, compiler
 from samebits.structured.spec import spec_size
+from waiting import PATIENCE_S
 
 # ---- case J01 --------------------------------------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ def test_case_j01_what_would_end_the_process_is_refused() -> None:
     code = SCRIPT + "\nthread = threading.Thread(target=work); thread.start(); thread.join()"
     cases = {name: (KINDS.get(name, JsonSchema).__name__, text) for name, text in PATHOLOGICAL.items()}
     run = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(cases), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], input=json.dumps(cases), capture_output=True, text=True, timeout=PATIENCE_S
     )
     verdicts = run.stdout.splitlines()
     assert run.returncode == 0, (verdicts[-1:], run.stderr[-500:])
@@ -98,6 +99,7 @@ def test_control_a_long_chain_would_end_the_process() -> None:
 import resource
 from samebits.structured import compiler, normalise
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_STACK, (8 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
 compiler.check_chains = lambda schema: None
 normalise.MAX_DEFINITIONS = 10**6
 work()
@@ -105,7 +107,7 @@ work()
     )
     cases = {"chain": ("JsonSchema", PATHOLOGICAL["reference chain"])}
     run = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(cases), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], input=json.dumps(cases), capture_output=True, text=True, timeout=PATIENCE_S
     )
     assert run.returncode < 0, f"not exercised: the library has become safe, and the bound may go: {run.stdout}"
 

@@ -18,6 +18,7 @@ from documents import TEXTS, document
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from samebits.audit.report.page import to_html
+from waiting import PATIENCE_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PHONE, DESKTOP = 360, 1200
@@ -68,7 +69,8 @@ def browser() -> Iterator[Browser]:
     path = chromium()
     with sync_playwright() as playwright:
         # Neither its sandbox nor /dev/shm works in most containers. It opens our own files.
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        options = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=path, args=options, timeout=1000 * PATIENCE_S)
         yield browser
         browser.close()
 
@@ -103,6 +105,7 @@ def opened(browser: Browser) -> Iterator[Any]:
     def open_page(path: Path, *, width: int = DESKTOP, scheme: Scheme = "light") -> Opened:
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
         contexts.append(context)
+        context.set_default_timeout(1000 * PATIENCE_S)
         found = Opened(context.new_page(), [], [])
         found.page.on("console", lambda message: found.said.append(message.text))
         found.page.on("pageerror", lambda error: found.said.append(str(error)))
@@ -128,7 +131,8 @@ def test_negative_control_noise_and_requests_are_seen(opened: Any, tmp_path: Pat
     path = tmp_path / "noisy.html"
     path.write_text("<img src='other.png'><script>console.error('x'); throw new Error('y')</script>")
     found = opened(path)
-    assert len(found.said) >= 2
+    while len(found.said) < 2 or len(found.requests) < 2:  # they are told of in their own time
+        found.page.wait_for_timeout(10)
     assert len(found.requests) == 2
 
 
