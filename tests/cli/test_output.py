@@ -57,6 +57,22 @@ def test_a_failed_output_or_usage_is_exit_code_2(line: str, said: str) -> None:
         assert message == ""
 
 
+@pytest.mark.parametrize("module", ["typer", "samebits.cli.app", "numpy"])
+def test_an_interrupt_while_modules_are_loaded_leaves_no_traceback(module: str) -> None:
+    program = f"""
+import sys, samebits.cli
+class Interrupted:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+sys.argv[1:] = ["info"]
+samebits.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_control_the_same_commands_with_an_open_output() -> None:
     for line in ("$S info", "$S info | cat", "$S info --help", "$S info >/dev/null"):
         assert shell(line).returncode == 0
