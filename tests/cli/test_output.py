@@ -105,7 +105,7 @@ def test_output_and_input_are_utf8_in_any_locale() -> None:
     assert plain.returncode == ascii_only.returncode == 0, ascii_only.stderr
     assert plain.stdout == ascii_only.stdout
     shown = shell("$S demo --runs 3 --max-tokens 3 --profile fp32", LC_ALL="C", PYTHONIOENCODING="ascii")
-    assert "┏" in shown.stdout.decode("utf-8") or shown.returncode == 3, shown.stderr
+    assert "┃" in shown.stdout.decode("utf-8") or shown.returncode == 3, shown.stderr
 
 
 @pytest.mark.usefixtures("_smollm2")
