@@ -33,7 +33,7 @@ from samebits.engine import (
     run_searches,
 )
 from samebits.engine.params import check_integer
-from samebits.errors import EngineFailedError, InputError, OutputInvalid, shown
+from samebits.errors import EngineFailedError, InputError, ModelError, OutputInvalid, shown
 from samebits.inputs import (
     PROMPT_REMEDY,
     Prompt,
@@ -111,22 +111,21 @@ class LLM:
         memory = DEFAULT_KV_MEMORY if kv_memory is None else kv_memory
         check_integer("kv_memory", memory, 1, 1 << 50)
         self.profile = profile
-        self._limits = limits = Limits(max_batch, chunk, page_size)
+        self._limits = Limits(max_batch, chunk, page_size)
         self._lock, self._process = threading.Lock(), os.getpid()
         self._ctx = kernels.Context(threads, isa)
         self._source = load_source(model)
         self.tokenizer = self._source.tokenizer
         self.config = self._source.config
-        self._decoder = Decoder(self._source, self._ctx, profile)
-        page_bytes = self._decoder.cache_bytes(page_size)
-        useful = max_batch * limits.pages_for(self.config.context_length)
-        pages = min(memory // page_bytes, useful)
-        if pages == 0:
-            raise InputError(
-                f"{memory} bytes hold no page of {page_size} tokens",
-                field="kv_memory",
-                remedy=f"Give at least {page_bytes} bytes.",
-            )
+        try:
+            self._decoder = Decoder(self._source, self._ctx, profile)
+        except MemoryError as error:
+            raise ModelError(
+                f"its weights as {profile} are more than the memory that can be had",
+                field="model",
+                remedy="Use a profile of fewer bytes a weight, or a smaller model.",
+            ) from error
+        cache = self._new_cache(memory)
         self.generation_defaults = self._source.generation_defaults
         if self.config.context_limit_reason is not None:
             warnings.warn(self.config.context_limit_reason, stacklevel=2)
@@ -136,17 +135,35 @@ class LLM:
         self._eos_ids = tuple(sorted({*self.tokenizer.eos_ids, *self.generation_defaults.eos_ids}))
         self.engine = Engine(
             self._decoder,
-            self._decoder.new_cache(pages, page_size),
+            cache,
             self._ctx,
             ModelLimits(
                 vocab_size=self.config.vocab_size,
                 context_length=self.config.context_length,
                 eos_token_ids=self._eos_ids,
             ),
-            limits,
+            self._limits,
             self.tokenizer.stream,
             prefix_cache=prefix_cache,
         )
+
+    def _new_cache(self, memory: int) -> kernels.KvCache:
+        """As many pages as so many bytes hold and the model can use."""
+        size, page_bytes = self._limits.page_size, self._decoder.cache_bytes(self._limits.page_size)
+        useful = self._limits.max_batch * self._limits.pages_for(self.config.context_length)
+        pages = min(memory // page_bytes, useful)
+        if pages == 0:
+            raise InputError(
+                f"{memory} bytes hold no page of {size} tokens",
+                field="kv_memory",
+                remedy=f"Give at least {page_bytes} bytes.",
+            )
+        try:
+            return self._decoder.new_cache(pages, size)
+        except MemoryError as error:
+            raise InputError(
+                f"{pages * page_bytes} bytes are more than can be had", field="kv_memory", remedy="Give less."
+            ) from error
 
     def generate(
         self,
