@@ -1,6 +1,6 @@
 """The command line: one verb a file.
 
-Exit codes: 0 good, 1 a difference was found, 2 usage, input or output, 3 not measured.
+Exit codes: 0 good, 1 a difference was found, 2 usage, input or output, 3 not measured, 130 interrupted.
 
 Text is UTF-8 on every stream, whatever the locale says: the same command writes the same bytes on any machine.
 """
