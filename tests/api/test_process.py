@@ -13,14 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from samebits.cli import main
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 
 READY_WITHIN_S = 3.0
 
@@ -58,11 +57,7 @@ class Process:
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> Iterator[Process]:
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
+def smollm2(smollm2_path: Path) -> Iterator[Process]:
     server = Process("smollm2")
     yield server
     code, said = server.end()

@@ -9,20 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
-
 FULL = "standard output: No space left on device"
 GENERATE = "generate smollm2 --prompt Once --max-tokens 3"
 DEMO = "demo --runs 6 --max-tokens 6 --profile fp32"
-
-
-@pytest.fixture
-def _smollm2() -> None:
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
 
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
@@ -78,7 +67,7 @@ def test_control_the_same_commands_with_an_open_output() -> None:
         assert shell(line).returncode == 0
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -98,7 +87,7 @@ def test_generate_without_a_place_to_read_or_write(line: str, said: str) -> None
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_output_and_input_are_utf8_in_any_locale() -> None:
     line = "printf 'Stra\\303\\237e \\342\\200\\224' | $S generate smollm2 --max-tokens 1 --prompt - --json"
     plain, ascii_only = shell(line, LC_ALL="C.UTF-8"), shell(line, LC_ALL="C", PYTHONIOENCODING="ascii")
@@ -108,7 +97,7 @@ def test_output_and_input_are_utf8_in_any_locale() -> None:
     assert "┃" in shown.stdout.decode("utf-8") or shown.returncode == 3, shown.stderr
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_the_demo_writes_its_file_though_nobody_reads_the_table(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     done = shell(f"$S {DEMO} --json {file} | true")
@@ -117,7 +106,7 @@ def test_the_demo_writes_its_file_though_nobody_reads_the_table(tmp_path: Path) 
     assert len(json.loads(file.read_text())["rows"]) == 2
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_the_demo_shows_its_table_though_the_file_cannot_be_written() -> None:
     done = shell(f"$S {DEMO} --json /dev/full")
     assert done.returncode == 2
