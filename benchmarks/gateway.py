@@ -12,70 +12,39 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import httptools
 import numpy as np
 import uvloop
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.stub import Stub, chat_answer, running
 
 CONCURRENCY, HITS, PASSED, ROUNDS = 32, 6000, 960, 5
 DELAY_S = (0.1, 0.3)
 MESSAGE = "Summarise the following in one sentence. " + "The quick brown fox jumps over the lazy dog. " * 20
 
 
-class _Stub(asyncio.Protocol):
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
+class _Stub(Stub):
+    rng = random.Random(1)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport: Any = transport
-        self._parser = httptools.HttpRequestParser(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def on_message_complete(self) -> None:
-        delay = self._rng.uniform(*DELAY_S)
+    def answer(self) -> None:
         started = time.perf_counter()
-        asyncio.get_running_loop().call_later(delay, self._answer, started)
+        asyncio.get_running_loop().call_later(self.rng.uniform(*DELAY_S), self._say, started)
 
-    def _answer(self, started: float) -> None:
-        said = f"waited {time.perf_counter() - started:.6f} s"
-        body = json.dumps(
-            {
-                "id": "chatcmpl-1",
-                "object": "chat.completion",
-                "created": 1,
-                "model": "stub",
-                "system_fingerprint": "stub",
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": "stop"}],
-                "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
-            }
-        ).encode()
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self._transport.write(head + body)
-
-
-def serve_stub(told: Connection) -> None:
-    async def forever() -> None:
-        rng = random.Random(1)
-        server = await asyncio.get_running_loop().create_server(lambda: _Stub(rng), "127.0.0.1", 0)
-        told.send(server.sockets[0].getsockname()[1])
-        await server.serve_forever()
-
-    uvloop.run(forever())
+    def _say(self, started: float) -> None:
+        self.send(chat_answer(f"waited {time.perf_counter() - started:.6f} s"))
 
 
 class Gateway:
@@ -183,6 +152,27 @@ def costs(ports: dict[str, int]) -> dict[str, dict[str, float]]:
     return best
 
 
+def measure(stub_port: int, peer: int | None) -> dict[str, Any]:
+    """All figures; ``peer`` is the port of another gateway before the stub."""
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = Gateway(stub_port, Path(folder))
+        recording = Gateway(stub_port, Path(folder), ledger={"url": f"sqlite:///{folder}/ledger.db"})
+        try:
+            ports = {"direct": stub_port, "gateway": gateway.port, "gateway with ledger": recording.port}
+            if peer is not None:
+                ports["peer"] = peer
+            return {
+                "cost_ms": costs(ports),
+                "hits_per_s": {
+                    "gateway": round(hits_per_second(gateway.port)),
+                    "gateway with ledger": round(hits_per_second(recording.port)),
+                },
+            }
+        finally:
+            gateway.close()
+            recording.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
@@ -190,34 +180,11 @@ def main() -> None:
     parser.add_argument("--stub-port", type=int, help="of a stub that runs already")
     parser.add_argument("--only-stub", action="store_true", help="run the stub alone, and say its port")
     options = parser.parse_args()
-    ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    stub = multiprocessing.get_context("spawn").Process(target=serve_stub, args=(theirs,), daemon=True)
-    port = options.stub_port
-    if port is None:
-        stub.start()
-        port = ours.recv()
-    if options.only_stub:
-        print(port, flush=True)
-        stub.join()
-        return
-    results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        gateway = Gateway(port, Path(folder))
-        recording = Gateway(port, Path(folder), ledger={"url": f"sqlite:///{folder}/ledger.db"})
-        try:
-            ports = {"direct": port, "gateway": gateway.port, "gateway with ledger": recording.port}
-            if options.peer is not None:
-                ports["peer"] = options.peer
-            results["cost_ms"] = costs(ports)
-            results["hits_per_s"] = {
-                "gateway": round(hits_per_second(gateway.port)),
-                "gateway with ledger": round(hits_per_second(recording.port)),
-            }
-        finally:
-            gateway.close()
-            recording.close()
-    if stub.is_alive():
-        stub.terminate()
+    with running(_Stub) if options.stub_port is None else nullcontext(options.stub_port) as port:
+        if options.only_stub:
+            print(port, flush=True)
+            signal.pause()
+        results = measure(port, options.peer)
     table = Table(title=f"{CONCURRENCY} clients, ms beyond the stub's own time")
     for name in ("way", "p50", "p90", "p99"):
         table.add_column(name)

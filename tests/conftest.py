@@ -1,4 +1,4 @@
-"""Makes the helpers beside the tests importable (tests are not a package), and sets what holds for every run."""
+"""Makes modules beside the tests importable (tests are not a package); the model of the demo; what holds for every run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from samebits.errors import ModelError
+from samebits.models.load import find_smollm2
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -27,3 +30,12 @@ def pytest_configure() -> None:
     """Keeps a proxy of this machine away from the servers of the tests, which are on the machine itself."""
     for name in ("no_proxy", "NO_PROXY"):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The GGUF file of SmolLM2, which the name ``smollm2`` stands for; skips the test where it is not installed."""
+    try:
+        return find_smollm2()
+    except ModelError as error:
+        pytest.skip(str(error))

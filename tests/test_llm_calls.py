@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ import pytest
 from samebits import LLM, SamplingParams
 from samebits.engine import Event
 from samebits.errors import EngineFailedError, InputError
+from samebits.models.decoder import Decoder
+from small_model import write_model
 from stub_llm import StubLLM
 from waiting import PATIENCE_S
 
@@ -150,3 +153,22 @@ def test_settings_of_wrong_types_are_refused_by_name(keys: dict[str, Any], field
     with pytest.raises(InputError) as caught:
         LLM("no model", **keys)
     assert caught.value.field == field
+
+
+def test_memory_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, new_cache = write_model(tmp_path), Decoder.new_cache
+
+    def small_cache(decoder: Decoder, pages: int, page_size: int) -> Any:
+        if pages > 1:  # one is made to learn its size
+            raise MemoryError("std::bad_alloc")
+        return new_cache(decoder, pages, page_size)
+
+    def no_weights(*_: Any) -> None:
+        raise MemoryError("std::bad_alloc")
+
+    LLM(model).close()
+    for part, refuse, field in (("new_cache", small_cache, "kv_memory"), ("__init__", no_weights, "model")):
+        monkeypatch.setattr(Decoder, part, refuse)
+        with pytest.raises(InputError, match="can be had") as caught:
+            LLM(model)
+        assert caught.value.field == field

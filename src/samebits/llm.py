@@ -32,7 +32,8 @@ from samebits.engine import (
     resolve,
     run_searches,
 )
-from samebits.errors import EngineFailedError, InputError, OutputInvalid, shown
+from samebits.engine.params import check_integer
+from samebits.errors import EngineFailedError, InputError, ModelError, OutputInvalid, shown
 from samebits.inputs import (
     PROMPT_REMEDY,
     Prompt,
@@ -73,8 +74,10 @@ class LLM:
         prefix_cache: reuse keys and values of equal prefixes.
 
     Attributes:
-        generation_defaults: sampling defaults that the model brings along. Keys without effect here are announced by a
-            ``UserWarning``.
+        generation_defaults: sampling defaults that the model brings along.
+
+    Keys of these that have no effect here, and a context that is limited by a sliding window, are announced by a
+    ``UserWarning``.
 
     Raises:
         InputError: a value is wrong (ModelError for the model itself).
@@ -98,50 +101,69 @@ class LLM:
             raise InputError(
                 f"{shown(profile)} is unknown", field="profile", remedy=f"Choose one of: {', '.join(profiles)}."
             )
-        self._limits = limits = Limits(
-            max_batch=_positive("max_batch", max_batch, 4096),
-            chunk=_positive("chunk", chunk, 1 << 20),
-            page_size=_positive("page_size", page_size, 256),
-        )
+        check_integer("max_batch", max_batch, 1, 4096)
+        check_integer("chunk", chunk, 1, 1 << 20)
+        check_integer("page_size", page_size, 1, 256)
         if page_size & (page_size - 1):
             raise InputError(f"{page_size} is not a power of two", field="page_size", remedy="Use 1, 2, 4 … 256.")
         if not isinstance(prefix_cache, bool):
             raise InputError(f"{shown(prefix_cache)} is not a bool", field="prefix_cache", remedy="Give True or False.")
+        memory = DEFAULT_KV_MEMORY if kv_memory is None else kv_memory
+        check_integer("kv_memory", memory, 1, 1 << 50)
         self.profile = profile
+        self._limits = Limits(max_batch, chunk, page_size)
         self._lock, self._process = threading.Lock(), os.getpid()
         self._ctx = kernels.Context(threads, isa)
         self._source = load_source(model)
         self.tokenizer = self._source.tokenizer
         self.config = self._source.config
-        self._decoder = Decoder(self._source, self._ctx, profile)
-        page_bytes = self._decoder.cache_bytes(page_size)
-        useful = max_batch * limits.pages_for(self.config.context_length)
-        memory = DEFAULT_KV_MEMORY if kv_memory is None else _positive("kv_memory", kv_memory, 1 << 50)
-        pages = min(memory // page_bytes, useful)
-        if pages == 0:
-            raise InputError(
-                f"{memory} bytes hold no page of {page_size} tokens",
-                field="kv_memory",
-                remedy=f"Give at least {page_bytes} bytes.",
-            )
+        try:
+            self._decoder = Decoder(self._source, self._ctx, profile)
+        except MemoryError as error:
+            raise ModelError(
+                f"its weights as {profile} are more than the memory that can be had",
+                field="model",
+                remedy="Use a profile of fewer bytes a weight, or a smaller model.",
+            ) from error
+        cache = self._new_cache(memory)
         self.generation_defaults = self._source.generation_defaults
+        if self.config.context_limit_reason is not None:
+            warnings.warn(self.config.context_limit_reason, stacklevel=2)
         if self.generation_defaults.ignored:
             names = ", ".join(self.generation_defaults.ignored)
             warnings.warn(f"the model's generation defaults hold what has no effect here: {names}", stacklevel=2)
         self._eos_ids = tuple(sorted({*self.tokenizer.eos_ids, *self.generation_defaults.eos_ids}))
         self.engine = Engine(
             self._decoder,
-            self._decoder.new_cache(pages, page_size),
+            cache,
             self._ctx,
             ModelLimits(
                 vocab_size=self.config.vocab_size,
                 context_length=self.config.context_length,
                 eos_token_ids=self._eos_ids,
             ),
-            limits,
+            self._limits,
             self.tokenizer.stream,
             prefix_cache=prefix_cache,
         )
+
+    def _new_cache(self, memory: int) -> kernels.KvCache:
+        """As many pages as so many bytes hold and the model can use."""
+        size, page_bytes = self._limits.page_size, self._decoder.cache_bytes(self._limits.page_size)
+        useful = self._limits.max_batch * self._limits.pages_for(self.config.context_length)
+        pages = min(memory // page_bytes, useful)
+        if pages == 0:
+            raise InputError(
+                f"{memory} bytes hold no page of {size} tokens",
+                field="kv_memory",
+                remedy=f"Give at least {page_bytes} bytes.",
+            )
+        try:
+            return self._decoder.new_cache(pages, size)
+        except MemoryError as error:
+            raise InputError(
+                f"{pages * page_bytes} bytes are more than can be had", field="kv_memory", remedy="Give less."
+            ) from error
 
     def generate(
         self,
@@ -418,11 +440,3 @@ def _judged(event: Event, spec: StructuredSpec | None) -> Event:
     except OutputInvalid as error:
         return replace(event, completion=replace(completion, finish_reason="error", error=error))
     return event
-
-
-def _positive(name: str, value: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(
-            f"{shown(value)} is not an integer in range", field=name, remedy=f"Give an integer from 1 to {most}."
-        )
-    return value

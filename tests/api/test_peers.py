@@ -20,8 +20,6 @@ from peer_differences import DIFFERENCES, Difference
 from peer_process import llama_cpp
 
 from samebits import LLM
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 
 LLAMA_CPP = "llama.cpp"
 
@@ -43,28 +41,22 @@ class Peer:
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> Path:
-    try:
-        return find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture(scope="module")
-def ours(smollm2: Path) -> Iterator[Mapping[str, Answered]]:
+def ours(smollm2_path: Path) -> Iterator[Mapping[str, Answered]]:
     with LLM("smollm2") as llm, live({"smollm2": llm}) as server:
         yield {case.name: ask(server.http, "smollm2", case) for case in CASES}
 
 
 @pytest.fixture(scope="module")
-def peer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, smollm2: Path) -> Iterator[Peer]:
+def peer(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, smollm2_path: Path
+) -> Iterator[Peer]:
     if named := request.config.getoption("--peer"):
         name, _, url = named.partition("=")
         yield Peer.at(name, url)
     elif importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("not installed: xllamacpp (make peers)")
     else:
-        with llama_cpp(str(smollm2), tmp_path_factory.mktemp("peer") / "log") as url:
+        with llama_cpp(str(smollm2_path), tmp_path_factory.mktemp("peer") / "log") as url:
             yield Peer.at(LLAMA_CPP, url)
 
 

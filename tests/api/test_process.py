@@ -20,9 +20,12 @@ import psutil
 import pytest
 
 from samebits.cli import main
+<<<<<<< HEAD
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S, wait_until
+=======
+>>>>>>> core5
 
 READY_WITHIN_S = 3.0
 # The command line, with an engine that stands still after the first token until a file is there.
@@ -82,11 +85,7 @@ class Process:
 
 
 @pytest.fixture(scope="module")
-def smollm2() -> Iterator[Process]:
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
+def smollm2(smollm2_path: Path) -> Iterator[Process]:
     server = Process("smollm2")
     yield server
     code, said = server.end()

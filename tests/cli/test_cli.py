@@ -13,9 +13,12 @@ import typer
 
 from samebits.cli.app import app
 from samebits.engine import SamplingParams
+<<<<<<< HEAD
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S
+=======
+>>>>>>> core5
 
 
 def samebits(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -24,21 +27,13 @@ def samebits(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def _smollm2() -> None:
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
-
-
 def test_info_names_the_chosen_path() -> None:
     facts = json.loads(samebits("info", "--json").stdout)
     assert facts["contract"] == "samebits-1"
     assert facts["chosen"] == facts["isas"][-1]
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -79,7 +74,7 @@ def test_unknown_option_exits_with_2() -> None:
     assert samebits("generate", "smollm2", "--prompt", "hi", "--temprature", "1").returncode == 2
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_generate_gives_the_same_json_twice() -> None:
     command = ["generate", "smollm2", "--prompt", "Name three rivers.", "--chat", "--max-tokens", "8", "--json"]
     first, second = samebits(*command), samebits(*command, "--threads", "1")
@@ -99,7 +94,7 @@ def test_defaults_in_the_help_are_those_of_the_parameters() -> None:
     assert shown == {name: f"the model's, or {getattr(SamplingParams(), name):g}" for name in shown}
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_generate_shows_its_parameters_and_where_they_came_from() -> None:
     command = ["generate", "smollm2", "--prompt", "Once", "--max-tokens", "2", "--temperature", "0"]
     quiet, shown = samebits(*command), samebits(*command, "--show-params")
@@ -110,7 +105,7 @@ def test_generate_shows_its_parameters_and_where_they_came_from() -> None:
     assert ["top_p", "1.0", "samebits"] in lines
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_generate_follows_a_schema(tmp_path: Path) -> None:
     file = tmp_path / "colour.json"
     schema = {"type": "object", "properties": {"colour": {"enum": ["red", "blue"]}}, "required": ["colour"]}
@@ -134,7 +129,7 @@ def test_generate_follows_a_schema(tmp_path: Path) -> None:
         assert "Traceback" not in refused.stderr
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_demo_writes_its_rows(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     result = samebits("demo", "--runs", "6", "--max-tokens", "6", "--profile", "bf16", "--json", str(file))

@@ -9,21 +9,16 @@ from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from samebits.errors import ModelError
 from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S
 
+=======
+>>>>>>> core5
 FULL = "standard output: No space left on device"
 GENERATE = "generate smollm2 --prompt Once --max-tokens 3"
 DEMO = "demo --runs 6 --max-tokens 6 --profile fp32"
-
-
-@pytest.fixture
-def _smollm2() -> None:
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
 
 
 def shell(line: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
@@ -60,12 +55,28 @@ def test_a_failed_output_or_usage_is_exit_code_2(line: str, said: str) -> None:
         assert message == ""
 
 
+@pytest.mark.parametrize("module", ["typer", "samebits.cli.app", "numpy"])
+def test_an_interrupt_while_modules_are_loaded_leaves_no_traceback(module: str) -> None:
+    program = f"""
+import sys, samebits.cli
+class Interrupted:
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupted())
+sys.argv[1:] = ["info"]
+samebits.cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=300)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
 def test_control_the_same_commands_with_an_open_output() -> None:
     for line in ("$S info", "$S info | cat", "$S info --help", "$S info >/dev/null"):
         assert shell(line).returncode == 0
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -85,17 +96,17 @@ def test_generate_without_a_place_to_read_or_write(line: str, said: str) -> None
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_output_and_input_are_utf8_in_any_locale() -> None:
     line = "printf 'Stra\\303\\237e \\342\\200\\224' | $S generate smollm2 --max-tokens 1 --prompt - --json"
     plain, ascii_only = shell(line, LC_ALL="C.UTF-8"), shell(line, LC_ALL="C", PYTHONIOENCODING="ascii")
     assert plain.returncode == ascii_only.returncode == 0, ascii_only.stderr
     assert plain.stdout == ascii_only.stdout
     shown = shell("$S demo --runs 3 --max-tokens 3 --profile fp32", LC_ALL="C", PYTHONIOENCODING="ascii")
-    assert "┏" in shown.stdout.decode("utf-8") or shown.returncode == 3, shown.stderr
+    assert "┃" in shown.stdout.decode("utf-8") or shown.returncode == 3, shown.stderr
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_the_demo_writes_its_file_though_nobody_reads_the_table(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     done = shell(f"$S {DEMO} --json {file} >&9")
@@ -104,7 +115,7 @@ def test_the_demo_writes_its_file_though_nobody_reads_the_table(tmp_path: Path) 
     assert len(json.loads(file.read_text())["rows"]) == 2
 
 
-@pytest.mark.usefixtures("_smollm2")
+@pytest.mark.usefixtures("smollm2_path")
 def test_the_demo_shows_its_table_though_the_file_cannot_be_written() -> None:
     done = shell(f"$S {DEMO} --json /dev/full")
     assert done.returncode == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import beam_reference
@@ -26,8 +27,7 @@ from samebits.engine import (
     run_searches,
 )
 from samebits.engine.beam import MAX_WIDTH, length_divisor
-from samebits.errors import CapacityError, ContextLengthError, InputError, ModelError, NumericsError
-from samebits.models.load import find_smollm2
+from samebits.errors import CapacityError, ContextLengthError, InputError, NumericsError
 from samebits.numerics import assert_bitwise_equal
 
 PROMPTS = [request.prompt_token_ids for request in some_requests(64, seed=5)]
@@ -382,11 +382,7 @@ def test_the_divisor_is_the_correctly_rounded_power() -> None:
 
 
 @pytest.fixture(scope="module")
-def llm() -> Any:
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
+def llm(smollm2_path: Path) -> Any:
     with LLM("smollm2") as model:
         yield model
 
@@ -414,11 +410,12 @@ def test_a_real_model_equals_the_reference_and_itself_among_others(llm: LLM) -> 
 
 
 @pytest.mark.peer
-def test_hypotheses_are_those_of_transformers() -> None:
+def test_hypotheses_are_those_of_transformers(smollm2_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="install the extra 'peer'")
     transformers = pytest.importorskip("transformers", reason="install the extra 'peer'")
-    path = find_smollm2()
-    model = transformers.AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        smollm2_path.parent, gguf_file=smollm2_path.name, dtype=torch.float32
+    )
     with LLM("smollm2", "fp32") as ours, torch.no_grad():
         for prompt in ("The capital of France is", "Water boils at 100 degrees Celsius because"):
             ids = ours.encode_prompt(prompt)

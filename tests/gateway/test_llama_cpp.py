@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,14 +17,13 @@ import psutil
 import pytest
 from live import Live, live, sse_data
 
-from samebits.errors import ModelError
 from samebits.gateway.join import Joiner
-from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.peer
 CHAT = "/v1/chat/completions"
 SERVER = """
+from pathlib import Path
 import sys, xllamacpp
 p = xllamacpp.CommonParams()
 p.model.path = sys.argv[1]
@@ -35,13 +35,9 @@ sys.stdin.read()
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def address(smollm2_path: Path) -> Iterator[str]:
     pytest.importorskip("xllamacpp")
-    try:
-        path = str(find_smollm2())
-    except ModelError as error:
-        pytest.skip(str(error))
-    command = [sys.executable, "-c", SERVER, path]
+    command = [sys.executable, "-c", SERVER, str(smollm2_path)]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, text=True, **pipes) as process:
         assert process.stdout is not None

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from samebits import LLM, SamplingParams, kernels
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 from samebits.numerics import PROFILES, assert_bitwise_equal, digest_array, first_difference
 
 MATRIX = pytest.mark.parametrize("profile", PROFILES)
@@ -92,12 +90,9 @@ def golden_values(profile: str) -> dict[str, object]:
 
 
 @MATRIX
+@pytest.mark.usefixtures("smollm2_path")
 def test_golden_digests(profile: str) -> None:
     """The bits are those of the version of the contract that the file names; see CONTRIBUTING.md to change them."""
-    try:
-        find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
     assert golden_values(profile) == json.loads(GOLDEN.read_text())["profiles"][profile]
 
 

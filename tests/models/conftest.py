@@ -14,9 +14,7 @@ import pytest
 import tokenizers
 from safetensors.numpy import save_file
 
-from samebits.errors import ModelError
 from samebits.models import ModelSource, load_source
-from samebits.models.load import find_smollm2
 from samebits.models.tokenizer import byte_alphabet
 
 HIDDEN, INNER, LAYERS, HEADS, KV_HEADS, HEAD_DIM = 16, 24, 2, 4, 2, 4
@@ -28,14 +26,6 @@ TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{{ eos_token }}{% endfor %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
 )
-
-
-@pytest.fixture(scope="session")
-def smollm2_path() -> Path:
-    try:
-        return find_smollm2()
-    except ModelError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")

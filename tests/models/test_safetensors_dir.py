@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from samebits import LLM
 from samebits.errors import ModelError
 from samebits.models import load_source
 from samebits.models.safetensors_dir import read_safetensors
@@ -145,6 +146,8 @@ def test_a_sliding_window_limits_the_context_and_says_so(write_folder: Write) ->
     config = load_source(write_folder({"architectures": ["MistralForCausalLM"], "sliding_window": 100})).config
     assert (config.context_length, config.trained_context, config.sliding_window) == (100, 128, 100)
     assert "sliding window of 100" in (config.context_limit_reason or "")
+    with pytest.warns(UserWarning, match=r"limited to 100 of 128 positions: .*sliding window of 100"):
+        LLM(str(write_folder({"architectures": ["MistralForCausalLM"], "sliding_window": 100}))).close()
     whole = {"architectures": ["MistralForCausalLM"], "sliding_window": None}
     assert load_source(write_folder(whole)).config.context_limit_reason is None
 

@@ -13,8 +13,6 @@ import pytest
 import typer
 
 from samebits.cli.app import app
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -223,12 +221,9 @@ def examples() -> list[Any]:
 
 
 @pytest.mark.parametrize("block", examples())
-def test_python_examples_run(block: str) -> None:
+def test_python_examples_run(block: str, request: pytest.FixtureRequest) -> None:
     if "smollm2" in block:
-        try:
-            find_smollm2()
-        except ModelError as error:
-            pytest.skip(str(error))
+        request.getfixturevalue("smollm2_path")
     exec(compile(block, "example", "exec"), {"__name__": "example"})
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "samebits"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "samebits"
 LAYERS = ("errors", "numerics", "kernels", "models", "engine", "structured", "ledger", "audit", "gateway", "api", "cli")
 # Modules beside the packages, and their layers. The package itself may offer anything that runs a model.
 PLACES = {
@@ -84,6 +86,12 @@ def test_every_import_goes_down() -> None:
     assert any(i.source == "kernels" and i.target == "numerics" for i in found), "no import was recognised"
     upwards = [f"{i.file}:{i.line}: {i.source} imports {i.target}" for i in found if i.is_upwards]
     assert not upwards, "\n".join(upwards)
+
+
+def test_the_document_names_the_same_layers() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    assert f"\n{' → '.join(LAYERS)}\n" in text
+    assert set(re.findall(r"^\| `src/samebits/(\w+)/`", text, re.MULTILINE)) == {*LAYERS} - {"errors"}
 
 
 def test_negative_control_every_form_of_upward_import_is_seen() -> None:

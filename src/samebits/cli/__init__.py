@@ -1,6 +1,6 @@
 """The command line: one verb a file.
 
-Exit codes: 0 good, 1 a difference was found, 2 usage, input or output, 3 not measured.
+Exit codes: 0 good, 1 a difference was found, 2 usage, input or output, 3 not measured, 130 interrupted.
 
 Text is UTF-8 on every stream, whatever the locale says: the same command writes the same bytes on any machine.
 """
@@ -21,11 +21,13 @@ def main() -> None:
     """Runs the command line and exits."""
     warnings.showwarning = _show_warning
     _open_streams()
-    code = _run(sys.argv[1:])
     try:
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except OSError as error:
         code = _output_failed(error)
+    except KeyboardInterrupt:  # also while modules are still being loaded, which takes a second
+        code = EXIT_INTERRUPTED
     sys.exit(code)
 
 
@@ -55,10 +57,6 @@ def _run(arguments: list[str]) -> int:
     except SamebitsError as error:
         _say(f"samebits: {error}")
         return EXIT_INPUT
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except OSError as error:
-        return _output_failed(error)
     return 0
 
 

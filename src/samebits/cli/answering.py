@@ -86,7 +86,6 @@ class Answering:
 
     source: Source
     _apps: dict[Any, _App] = field(default_factory=dict)
-    _llms: dict[tuple[str, str], LLM] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, recorded: Recorded, body: Mapping[str, Any]) -> Again:

@@ -8,18 +8,20 @@ import os
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from samebits.audit.repeat import Row, measure_mode, mode_name
 from samebits.cli import EXIT_DIFFERENCE
 from samebits.counted import counted
 from samebits.errors import InputError, shown
 from samebits.numerics import PROFILES
+
+if TYPE_CHECKING:
+    from samebits.audit.repeat import Row
 
 PROMPT = "Explain in two sentences why the sky is blue, then name one more question that a curious child might ask."
 
@@ -36,6 +38,8 @@ def demo(
 
     Exit code 0 only if every samebits row is one unique completion with bit-equal log-probabilities.
     """
+    from samebits.audit.repeat import measure_mode, mode_name
+
     if runs < 2:
         raise InputError(f"{runs} cannot be compared", field="runs", remedy="Give at least 2.")
     if profile is not None and profile not in PROFILES:
@@ -118,7 +122,8 @@ def _show(console: Console, rows: list[Row]) -> None:
 
 
 def _table(rows: list[Row]) -> Table:
-    table = Table(title="The same prompt, at temperature 0, among other requests")
+    # Without an edge it fits the 80 columns of a plain terminal.
+    table = Table(title="The same prompt, at temperature 0, among other requests", show_edge=False, pad_edge=False)
     for name in ("mode", "runs", "unique", "modal", "diverges", "logprob diff", "tok/s", "speed"):
         table.add_column(name, justify="left" if name == "mode" else "right")
     for row in rows:
@@ -138,7 +143,9 @@ def _table(rows: list[Row]) -> Table:
 def _verdict(rows: list[Row]) -> list[str]:
     vendor, ours = rows[0], rows[1:]
     lines = []
-    if vendor.unique == 1:
+    if vendor.logprob_variants == 1:
+        lines.append("The vendor's matmul happened to give the same bits each time; ask for more --runs.")
+    elif vendor.unique == 1:
         lines.append(
             "The vendor's matmul happened to give 1 text here; its log-probabilities took "
             f"{counted(vendor.logprob_variants, 'different value')} in bits, so a text differs sooner or later."

@@ -66,9 +66,9 @@ def plan_step(running: Sequence[View], waiting: Iterable[View], available: int, 
     preempted and computed again and again. ``waiting`` is read no further than the first that is not admitted.
     """
     preempted: list[int] = []
-    rows: list[tuple[int, int]] = []
+    rows: dict[int, int] = {}
     alive = list(running)
-    holders: Counter[int] | None = None
+    holders: Counter[int] | None = None  # of each page; counted only where something is preempted
     budget = limits.chunk
     queue = sorted(alive, key=lambda v: v.total - v.computed != 1)  # stable: oldest first within both
     for view in queue:
@@ -78,31 +78,22 @@ def plan_step(running: Sequence[View], waiting: Iterable[View], available: int, 
             continue
         count = min(view.total - view.computed, budget)
         needed = limits.pages_for(view.computed + count) - len(view.pages)
-        while needed > available and alive[-1].key != view.key:
-            victim = alive.pop()
+        while needed > available and view.key not in preempted:
+            victim = alive.pop()  # the youngest; at last the view itself, which then waits in its turn
             preempted.append(victim.key)
-            dropped = [n for key, n in rows if key == victim.key]
-            if dropped:  # it was to decode in this step: its row and the page it may have taken come back
-                rows = [row for row in rows if row[0] != victim.key]
-                budget += dropped[0]
-                available += limits.pages_for(victim.computed + dropped[0]) - len(victim.pages)
+            if dropped := rows.pop(victim.key, 0):  # it was to decode: its row and the page it may have taken come back
+                budget += dropped
+                available += limits.pages_for(victim.computed + dropped) - len(victim.pages)
             if holders is None:
                 holders = Counter(page for v in running for page in v.pages)
             for page in victim.pages:
                 holders[page] -= 1
                 available += holders[page] == 0
-        if needed > available:  # it is the youngest left: it waits in its turn
-            alive.pop()
-            preempted.append(view.key)
-            if holders is None:
-                holders = Counter(page for v in running for page in v.pages)
-            for page in view.pages:
-                holders[page] -= 1
-                available += holders[page] == 0
+        if view.key in preempted:
             continue
         available -= needed
         budget -= count
-        rows.append((view.key, count))
+        rows[view.key] = count
 
     admitted: list[int] = []
     if not preempted and budget:  # so every running prompt is computed to its end, and needs no more room than it has
@@ -114,7 +105,7 @@ def plan_step(running: Sequence[View], waiting: Iterable[View], available: int, 
             available -= needed
             budget -= count
             admitted.append(view.key)
-            rows.append((view.key, count))
+            rows[view.key] = count
             if budget == 0:
                 break
-    return Plan(tuple(rows), tuple(admitted), tuple(preempted))
+    return Plan(tuple(rows.items()), tuple(admitted), tuple(preempted))
