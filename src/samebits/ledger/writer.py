@@ -82,38 +82,38 @@ class AsyncLedger:
     def _run(self) -> None:
         while batch := self._next_batch():
             ready: list[tuple[_Waiting, Sealed]] = []
+            outcomes: list[tuple[_Waiting, Record | Exception]] = []
             for waiting in batch:
                 try:
                     ready.append((waiting, self.ledger.seal(waiting.entry)))
                 except Exception as error:  # it alone is wrong; whatever it is, this thread goes on
-                    self._tell(waiting, error)
-            if not ready:
-                continue
-            try:
-                stored = self.ledger.append_sealed([sealed for _, sealed in ready])
-            except Exception as error:  # whatever it is, nobody may wait for ever
-                self.pulse.failed(error, sum(len(sealed.body) for _, sealed in ready))
-                for waiting, _ in ready:
-                    self._tell(waiting, error)
-            else:
-                self.pulse.wrote()
-                for (waiting, _), record in zip(ready, stored, strict=True):
-                    self._tell(waiting, record)
+                    outcomes.append((waiting, error))
+            if ready:
+                outcomes += self._stored(ready)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
+                batch[0].loop.call_soon_threadsafe(self._tell, outcomes)
 
-    def _next_batch(self) -> list[_Waiting]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._ending)
-            return [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
+    def _stored(self, ready: list[tuple[_Waiting, Sealed]]) -> list[tuple[_Waiting, Record | Exception]]:
+        try:
+            stored = self.ledger.append_sealed([sealed for _, sealed in ready])
+        except Exception as error:  # whatever it is, nobody may wait for ever
+            self.pulse.failed(error, sum(len(sealed.body) for _, sealed in ready))
+            return [(waiting, error) for waiting, _ in ready]
+        self.pulse.wrote()
+        return [(waiting, record) for (waiting, _), record in zip(ready, stored, strict=True)]
 
-    def _tell(self, waiting: _Waiting, outcome: Record | Exception) -> None:
-        def tell() -> None:
+    def _tell(self, outcomes: list[tuple[_Waiting, Record | Exception]]) -> None:
+        """Ends the waiting of a batch at once: to wake the loop for each entry costs as much as to store it."""
+        for waiting, outcome in outcomes:
             self._room.release()
             if waiting.future.done():
-                return
+                continue
             if isinstance(outcome, Exception):
                 waiting.future.set_exception(outcome)
             else:
                 waiting.future.set_result(outcome)
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
-            waiting.loop.call_soon_threadsafe(tell)
+    def _next_batch(self) -> list[_Waiting]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._ending)
+            return [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
