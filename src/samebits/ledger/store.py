@@ -85,13 +85,16 @@ class Ledger:
             raise
         return cls(engine, privacy or Privacy(), noted, clock)
 
-    def seal(self, entry: Entry) -> Sealed:
+    def seal(self, entry: Entry, salt: bytes | None = None) -> Sealed:
         """An entry made ready to be stored; ``append_sealed`` stores it.
+
+        Args:
+            salt: see ``samebits.ledger.body.seal``.
 
         Raises:
             InputError: it holds a value that JSON cannot express.
         """
-        return seal(entry, self.privacy)
+        return seal(entry, self.privacy, salt)
 
     def append(self, entries: Sequence[Entry]) -> list[Record]:
         """Stores entries, all or none; when it returns, the disk has them.
