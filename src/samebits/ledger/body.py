@@ -49,6 +49,9 @@ def _sealed(entry: Entry, privacy: Privacy, salt: bytes) -> Sealed:
     for name in ("asked", "name"):
         model[name] = None if model[name] is None else privacy.text(model[name])
     changes = None if entry.changes is None else _described(entry.changes, privacy)
+    for name, change in (changes or {}).items():
+        if change != (entry.changes or {})[name]:
+            change["withheld"] = True  # a replay says which
     members: dict[str, object] = {
         "attempt": entry.attempt,
         "cache": entry.cache,

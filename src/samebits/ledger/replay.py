@@ -107,9 +107,10 @@ class Recorded:
         if changes is None:
             return {}
         if self.body["changes_form"] is None:
-            raise MeasurementError(
-                f"{self.id} is stored as {self.body['privacy']}: what {', '.join(sorted(changes))} became is not there"
-            )
+            withheld = [name for name in sorted(changes) if changes[name].get("withheld")] or sorted(changes)
+            named = ", ".join(f"{name} (set by {changes[name]['origin']})" for name in withheld)
+            left = "a digest alone" if self.body["privacy"] == "digest-only" else "a value with parts taken out"
+            raise MeasurementError(f"{self.id} is stored as {self.body['privacy']}: of {named} there is {left}")
         changed: Mapping[str, Mapping[str, Any]] = restored(changes, self.body["changes_form"])
         return changed
 
