@@ -56,7 +56,7 @@ def _sealed(entry: Entry, privacy: Privacy, salt: bytes) -> Sealed:
         "attempt": entry.attempt,
         "cache": entry.cache,
         "changes": changes,
-        "changes_form": lost(changes) if changes == entry.changes else None,
+        "changes_form": lost(changes),
         "date": entry.date,
         "digests": vars(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
         "environment": entry.environment,
