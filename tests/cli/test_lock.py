@@ -38,11 +38,11 @@ def test_a_lock_holds_and_explains_what_changed(config: Path, tmp_path: Path) ->
     assert (same.returncode, same.stdout) == (0, "0 differences, 0 of them can move bits\n")
     keys = json.loads(config.read_text())
     keys["models"]["m"]["threads"] = 1
-    config.write_text(json.dumps(keys | {"port": 1, "determinism": "run"}))
+    config.write_text(json.dumps(keys | {"port": 1, "log_level": "debug", "determinism": "run"}))
     free = samebits("lock", *options, "--check")
     assert free.returncode == 1
     assert 'server.determinism: null locked, "run" now\n  moves no bit:' in free.stdout
-    assert free.stdout.endswith("1 difference, 0 of them can move bits\n")  # threads and port are not locked
+    assert free.stdout.endswith("1 difference, 0 of them can move bits\n")  # threads, port and log level are not locked
     assert samebits("lock", *options, "--check", "--bits").returncode == 0
     keys["models"]["m"]["profile"] = "int8"
     config.write_text(json.dumps(keys))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import io
 import json
@@ -19,6 +20,9 @@ from samebits import LLM
 from samebits.cli import _run
 from samebits.cli.answering import Answering, Source
 from samebits.ledger import Ledger
+from samebits.ledger.canonical import canonical
+from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, read_signer, write_new
+from samebits.ledger.receipt import envelope
 from samebits.ledger.replay import Recorded, replay_one
 from small_model import write_model
 
@@ -185,11 +189,47 @@ def test_privacy_holds_for_what_was_changed(serve: Any, llm: LLM, url: str, tmp_
     numbers, texts = bodies(url)
     assert numbers["changes"]["max_tokens"] == {"value": 3, "origin": "policy numbers"}
     assert texts["changes"]["stop"]["value"] != [secret]
-    assert (numbers["changes_form"] is None, texts["changes_form"] is None) == (False, True)
+    withheld = [
+        {name for name, change in body["changes"].items() if change.get("withheld")} for body in (numbers, texts)
+    ]
+    assert withheld == [set(), {"stop"}]
     file = tmp_path / "request.json"
     file.write_text(json.dumps(request))
     code, said = replay(ids[1], "--url", url, "--request", str(file))
-    assert (code, "what max_tokens, stop became is not there" in said) == (3, True), said
+    assert (code, "what was sent as stop (set by policy texts) is known by its digest at most" in said) == (3, True), (
+        said
+    )
+    assert "max_tokens" not in said, "that is known"
+
+
+def test_a_receipt_alone_is_enough_to_run_what_a_policy_made_again(
+    serve: Any, llm: LLM, folder: str, url: str, tmp_path: Path
+) -> None:
+    """Of numbers; of a text it says which one it does not hold. The control: the same receipt without what it tells."""
+    write_new(tmp_path / "keys")
+    private, public = (str(tmp_path / "keys" / name) for name in (PRIVATE_NAME, PUBLIC_NAME))
+    server = serve({NAME: llm}, ledger={"url": url, "receipt_key": private}, policies=POLICIES)
+    body = {"model": NAME, "messages": HELLO}
+    (tmp_path / "request.json").write_text(json.dumps(body))
+
+    def verified(policy: str, forget: bool = False) -> tuple[int, str]:
+        answer = asked(server, CHAT, policy, messages=HELLO)
+        receipt = server.http.get(f"/v1/receipts/{answer['id']}").content
+        if forget:
+            statement = json.loads(base64.b64decode(json.loads(receipt)["payload"]))
+            statement["predicate"]["changes"] = None
+            receipt = envelope(canonical(statement), read_signer(Path(private)))
+        (tmp_path / "receipt.json").write_bytes(receipt)
+        out = io.StringIO()
+        again = ["--rerun", "--request", str(tmp_path / "request.json"), "--model", folder]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            code = _run(["verify", str(tmp_path / "receipt.json"), "--key", public, *again])
+        return code, out.getvalue()
+
+    assert verified("short")[0] == 0
+    assert verified("short", forget=True)[0] == 1
+    code, said = verified("formed")
+    assert (code, "sent as response_format (set by policy formed) is known by its digest" in said) == (3, True), said
 
 
 def test_an_upstream_is_sent_what_the_attempt_was_sent(serve: Any, upstream: Stub, url: str, tmp_path: Path) -> None:

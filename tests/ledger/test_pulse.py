@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.ledger.conftest import make_entry, new_database
+from tests.ledger.conftest import PATIENCE_S, make_entry, new_database, patiently
 
 from samebits.errors import LedgerError
 from samebits.ledger import AsyncLedger, Ledger, pulse
@@ -123,15 +122,12 @@ def test_a_server_that_is_down_is_told_without_its_address(postgres: Any) -> Non
         with Ledger.open(new_database(postgres)) as ledger:
             beat = Pulse(ledger)
             assert await beat.fault() is None
-            stop = ("-w", "-D", str(postgres.pgdata), "-m", "immediate", "stop")
+            stop = ("-w", "-t", str(int(PATIENCE_S)), "-D", str(postgres.pgdata), "-m", "immediate", "stop")
             pgexec("pg_ctl", stop, bin_path=postgres.bin_path, user=postgres.system_user)
             try:
                 assert await beat.fault() == "the ledger cannot be written: OperationalError"
             finally:
-                for _ in range(12):
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        postgres.ensure_postgres_running()
-                        break
+                patiently(postgres.ensure_postgres_running)
             while await beat.fault() is not None:
                 await asyncio.sleep(0.05)
 

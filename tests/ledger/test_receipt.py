@@ -15,12 +15,16 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tests.ledger.conftest import DIGEST, make_entry
 
 from samebits.errors import InputError, ReceiptInvalid
-from samebits.ledger import Ledger
-from samebits.ledger.canonical import canonical, digest
+from samebits.ledger import Ledger, Privacy
+from samebits.ledger.body import seal
+from samebits.ledger.canonical import canonical, digest, read
 from samebits.ledger.chain import Head, link
 from samebits.ledger.entry import Record
+from samebits.ledger.form import lost
 from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, Signer, read_public, read_signer, write_new
 from samebits.ledger.receipt import PAYLOAD_TYPE, envelope, pre_authentication, receipt_of, statement_of, verify
+from samebits.ledger.spelled import number
+from samebits.ledger.told_changes import are_told, as_recorded, told
 
 ROOT = Path(__file__).parents[2]
 SIGNER = Signer.of(Ed25519PrivateKey.from_private_bytes(bytes(range(32))))
@@ -37,7 +41,14 @@ def vector_record() -> Record:
         "output_tokens": digest(b"output"),
         "logprobs": digest(b"logprobs"),
     }
+    changes = {
+        "temperature": {"origin": "policy p", "value": 1.0},
+        "stop": {"origin": "policy p", "value": ["."]},
+        "logit_bias": {"origin": "model"},
+    }
     body = {
+        "changes": changes,
+        "changes_form": lost(changes),
         "date": "2024-07-26",
         "digests": digests,
         "level": {"asked": None, "declared": "portable"},
@@ -99,7 +110,25 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
     "change",
     [
         {"_type": "x"},
-        {"predicateType": "urn:samebits:receipt:2"},
+        {"predicateType": "urn:samebits:receipt:3"},
+        {"predicateType": "urn:samebits:receipt:1"},
+        {"predicateType": None},
+        {"predicate": {name: value for name, value in STATEMENT["predicate"].items() if name != "changes"}},
+        *(
+            {"predicate": STATEMENT["predicate"] | {"changes": changes}}
+            for changes in (
+                *(
+                    [],
+                    {"n": None},
+                    {"n": {}},
+                    {"n": {"origin": 5}},
+                    {"n": {"origin": "x", "json": "1", "digest": None}},
+                ),
+                *({"n": {"origin": "x", "json": text}} for text in (5, "", "[]", '"text"', "NaN", "1e999", "1 2")),
+                *({"n": {"origin": "x", "digest": text}} for text in (5, "text", "sha256:00")),
+                {"n": {"origin": "x", "text": "x"}},
+            )
+        ),
         {"subject": []},
         {"more": 1},
         {"predicate": {}},
@@ -121,6 +150,60 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
 def test_a_signed_statement_must_agree_with_itself(change: dict[str, Any]) -> None:
     with pytest.raises(ReceiptInvalid):
         verify(envelope(canonical(STATEMENT | change), SIGNER), SIGNER.public)
+
+
+def test_a_record_that_does_not_tell_what_was_changed_has_a_receipt_of_version_1() -> None:
+    """Those of older versions: without the member, or without what was withheld."""
+    body = json.loads(vector_record().body or b"")
+    for recorded, kind in ((body, 2), (body | {"changes": None}, 2), (body | {"changes_form": None}, 1)):
+        record = link(Head(), tenant="t", id="i", kind="answer", time_ns=5, body=canonical(recorded))
+        statement = statement_of(record)
+        assert statement["predicateType"] == f"urn:samebits:receipt:{kind}"
+        assert ("changes" in statement["predicate"]) is (kind == 2)
+        found = verify(receipt_of(record, SIGNER), SIGNER.public)
+        assert found.tells_changes is (kind == 2)
+    del body["changes"]
+    record = link(Head(), tenant="t", id="i", kind="answer", time_ns=5, body=canonical(body))
+    signed = statement_of(record)
+    assert not verify(envelope(canonical(signed), SIGNER), SIGNER.public).tells_changes
+    signed["predicate"]["changes"] = None
+    with pytest.raises(ReceiptInvalid, match="other fields"):
+        verify(envelope(canonical(signed), SIGNER), SIGNER.public)
+
+
+@pytest.mark.parametrize(
+    "text", ["3", "0.8", "1.0", "-0.0", "1e+22", "9223372036854775807", "0.10000000000000000555", "1e-400"]
+)
+def test_numbers_are_told_as_they_were_sent_and_texts_by_their_digest(text: str) -> None:
+    sent = json.loads(text, parse_float=number)
+    entry = make_entry(
+        changes={
+            "a": {"origin": "policy p", "value": sent},
+            "b": {"origin": "policy p", "value": "a secret"},
+            "c": {"origin": "model"},
+            "d": {"origin": "policy p", "value": True},
+        }
+    )
+    for mode, known in (("full", True), ("digest-only", False)):
+        body = read(seal(entry, Privacy(mode)).body)  # type: ignore[arg-type]
+        changes = told(body)
+        assert changes == {
+            "a": {"origin": "policy p", "json": text},
+            "b": {"origin": "policy p", "digest": digest(canonical("a secret"))},
+            "c": {"origin": "model"},
+            "d": {"origin": "policy p", "json": "true"},
+        }
+        assert are_told(changes)
+        assert (body["changes"]["b"]["value"] == "a secret") is known
+        again = as_recorded(changes)["changes"]
+        assert getattr(again["a"]["value"], "text", json.dumps(again["a"]["value"])) == text
+        assert again["d"] == {"origin": "policy p", "value": True}
+        assert (again["b"]["withheld"], again["c"]) == (True, {"origin": "model"})
+
+
+def test_what_was_redacted_is_not_told_as_if_it_had_been_sent() -> None:
+    entry = make_entry(changes={"stop": {"origin": "policy p", "value": ["ada@example.org"]}})
+    assert told(read(seal(entry, Privacy("redacted")).body)) == {"stop": {"origin": "policy p", "digest": None}}
 
 
 def test_a_receipt_of_what_is_no_answer_is_refused() -> None:
@@ -207,9 +290,9 @@ def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
         other.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
     ):
         path.write_bytes(data)
-        for read in (read_signer, read_public):
+        for read_key in (read_signer, read_public):
             with pytest.raises(InputError) as caught:
-                read(path)
+                read_key(path)
             assert "sentinel" not in str(caught.value)
     with pytest.raises(InputError, match="cannot be read"):
         read_public(tmp_path / "none")

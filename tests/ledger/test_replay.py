@@ -117,7 +117,7 @@ SAID = {"choices": [{"message": {"role": "assistant", "content": "answer 7"}}]}
             "character 7",
             "does not repeat itself",
         ),
-        ({}, {"answer": {"choices": []}}, "/choices: 1 items then, 0 now", "run samebits doctor"),
+        ({}, {"answer": {"choices": []}}, "/choices: 1 item then, 0 now", "run samebits doctor"),
     ],
 )
 def test_the_first_difference_and_its_cause(

@@ -49,6 +49,24 @@ def test_entries_that_wait_are_committed_together(url: str) -> None:
     assert len(batches) <= 3
 
 
+def test_what_comes_in_one_turn_of_the_loop_is_one_transaction(sqlite_url: str) -> None:
+    """The writer is free, and would begin with the first one."""
+
+    async def run() -> list[int]:
+        ledger = Counting.open(sqlite_url)
+        assert isinstance(ledger, Counting)
+        ledger.leave.set()
+        front = AsyncLedger(ledger)
+        for _ in range(5):
+            await asyncio.gather(*(front.add(make_entry(i)) for i in range(32)))
+        for i in range(3):  # negative control: what comes alone waits for nobody
+            await front.add(make_entry(i))
+        await front.close()
+        return ledger.batches
+
+    assert asyncio.run(run()) == [32] * 5 + [1] * 3
+
+
 def test_a_bad_entry_fails_alone(sqlite_url: str) -> None:
     async def run() -> list[Any]:
         ledger = Counting.open(sqlite_url)

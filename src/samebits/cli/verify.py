@@ -120,6 +120,7 @@ def _again(found: Receipt, request: Path | None, answer: Any, url: str | None) -
     from samebits.cli.ledger import open_ledger
     from samebits.cli.replay import read_request
     from samebits.ledger.replay import Recorded
+    from samebits.ledger.told_changes import as_recorded
 
     given: dict[str, Any] | None = None if request is None else read_request(request)
     record = found.record
@@ -141,5 +142,6 @@ def _again(found: Receipt, request: Path | None, answer: Any, url: str | None) -
         "answer": answer,
         "environment": None,
         "privacy": "digest-only",
+        **(as_recorded(found.changes) if found.tells_changes else {}),
     }
     yield Recorded(record.tenant, record.seq, record.id, record.hash, body, given)

@@ -26,19 +26,22 @@ class Sealed:
     body: bytes
 
 
-def seal(entry: Entry, privacy: Privacy) -> Sealed:
+def seal(entry: Entry, privacy: Privacy, salt: bytes | None = None) -> Sealed:
     """Makes the body of an entry. Digests are those of the full values, whatever is stored of them.
+
+    Args:
+        salt: ``SALT_BYTES`` that nobody can guess; drawn where None.
 
     Raises:
         InputError: a value has no canonical form; the field is named.
     """
     try:
-        return _sealed(entry, privacy)
+        return _sealed(entry, privacy, salt or secrets.token_bytes(SALT_BYTES))
     except RecursionError:
         raise InputError("is nested too deeply", field="entry", remedy="Give less than 100 levels.") from None
 
 
-def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
+def _sealed(entry: Entry, privacy: Privacy, salt: bytes) -> Sealed:
     request, request_digest = _payload("request", entry.request, privacy.mode, privacy.payload)
     answer, answer_digest = _payload("answer", entry.answer, privacy.mode, privacy.payload)
     error, error_digest = _payload("error", entry.error, privacy.mode, privacy.error)
@@ -46,11 +49,14 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
     for name in ("asked", "name"):
         model[name] = None if model[name] is None else privacy.text(model[name])
     changes = None if entry.changes is None else _described(entry.changes, privacy)
+    for name, change in (changes or {}).items():
+        if change != (entry.changes or {})[name]:
+            change["withheld"] = True  # a replay says which
     members: dict[str, object] = {
         "attempt": entry.attempt,
         "cache": entry.cache,
         "changes": changes,
-        "changes_form": lost(changes) if changes == entry.changes else None,
+        "changes_form": lost(changes),
         "date": entry.date,
         "digests": vars(entry.digests) | {"request": request_digest, "answer": answer_digest, "error": error_digest},
         "environment": entry.environment,
@@ -64,7 +70,7 @@ def _sealed(entry: Entry, privacy: Privacy) -> Sealed:
         # Members and numbers as they came; useless, and left out, where not all of the request is stored.
         "request_form": lost(entry.request) if privacy.payload(entry.request) == entry.request else None,
         "route": entry.route,
-        "salt": secrets.token_hex(SALT_BYTES),
+        "salt": salt.hex(),
         "seed": entry.seed,
         "timing": vars(entry.timing),
     }

@@ -20,8 +20,7 @@ from samebits.ledger.canonical import EXACT, FORMAT, canonical, joined
 from samebits.ledger.chain import Head, intact
 from samebits.ledger.database import writing
 from samebits.ledger.entry import KINDS, Record, check_id, check_tenant
-from samebits.ledger.store import Ledger, insert, lock_head, read_one
-from samebits.ledger.tables import heads
+from samebits.ledger.store import Ledger, insert, lock_head, move_head, read_one
 from samebits.ledger.tombstone import TOMBSTONE
 
 AT_ONCE: Final = 1000  # records of one transaction of an import
@@ -219,5 +218,5 @@ def _continue(connection: sa.Connection, tenant: str, chain: list[Record], resul
             head = Head(record.seq, record.hash)
     if new:
         insert(connection, new)
-        connection.execute(heads.update().where(heads.c.tenant == tenant).values(seq=head.seq, hash=head.hash))
+        move_head(connection, tenant, head)
         result.added += len(new)

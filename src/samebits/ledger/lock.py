@@ -29,6 +29,7 @@ _FREE_OF_SERVER: Final = frozenset(
         "request_timeout",
         "drain_timeout",
         "body_limit",
+        "log_level",
         "cache",
         "ledger",
     }

@@ -11,16 +11,23 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from samebits.errors import InputError, ReceiptInvalid
-from samebits.ledger.canonical import canonical
+from samebits.ledger.canonical import canonical, read
 from samebits.ledger.chain import hash_of, intact
 from samebits.ledger.entry import DIGEST, Digests, Record
 from samebits.ledger.keys import PublicKey, Signer
+from samebits.ledger.told_changes import are_told, is_told, told
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
-PREDICATE_TYPE: Final = "urn:samebits:receipt:1"
+PREDICATE_TYPE: Final = "urn:samebits:receipt:2"
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
+FIRST_TYPE: Final = "urn:samebits:receipt:1"
 _HEADER: Final = ("tenant", "seq", "id", "kind", "time", "prev", "body_digest", "hash")
-_PREDICATE: Final = ("record", "route", "date", "model", "level", "digests", "seed")
+_MEMBERS: Final = ("record", "route", "date", "model", "level", "digests", "seed")
+# Those of each version. The first is made of records alone that do not tell what was changed.
+_PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
+    FIRST_TYPE: _MEMBERS,
+    PREDICATE_TYPE: (*_MEMBERS, "changes"),
+}
 _MODEL: Final = ("name", "revision", "fingerprint", "engine")
 _DIGESTS: Final = (*(field.name for field in fields(Digests)), "request", "answer", "error")
 _TIME: Final = re.compile(r"-?[0-9]{1,20}")
@@ -40,6 +47,8 @@ class Receipt:
         digests: of request and answer (canonical JSON), and those of the block ``samebits``.
         seed: the one that was used.
         key_id: of the key that signed.
+        tells_changes: whether it says what was computed in place of the request; those of version 1 do not.
+        changes: what, by field (``samebits.ledger.told_changes``); None where nothing was.
     """
 
     record: Record
@@ -50,6 +59,8 @@ class Receipt:
     digests: Mapping[str, str | None]
     seed: int | str | None
     key_id: str
+    tells_changes: bool
+    changes: Mapping[str, Mapping[str, Any]] | None = None
 
 
 def receipt_of(record: Record, signer: Signer) -> bytes:
@@ -70,8 +81,8 @@ def receipt_of(record: Record, signer: Signer) -> bytes:
 
 def statement_of(record: Record) -> dict[str, Any]:
     """The statement that a receipt signs."""
-    body = json.loads(record.body or b"")
-    digests = body["digests"]
+    body = read(record.body or b"")
+    digests, tells = body["digests"], is_told(body)
     subjects = [
         {"name": name, "digest": _as_subject(value)}
         for name, value in (("answer", digests["answer"]), ("record", record.hash))
@@ -80,7 +91,7 @@ def statement_of(record: Record) -> dict[str, Any]:
     return {
         "_type": STATEMENT_TYPE,
         "subject": subjects,
-        "predicateType": PREDICATE_TYPE,
+        "predicateType": PREDICATE_TYPE if tells else FIRST_TYPE,
         "predicate": {
             "record": {
                 "tenant": record.tenant,
@@ -98,6 +109,7 @@ def statement_of(record: Record) -> dict[str, Any]:
             "level": body["level"]["declared"],
             "digests": digests,
             "seed": body["seed"],
+            **({"changes": told(body)} if tells else {}),
         },
     }
 
@@ -138,10 +150,11 @@ def verify(data: bytes, key: PublicKey) -> Receipt:
     statement = _json(payload, "the statement")
     if set(statement) != {"_type", "subject", "predicateType", "predicate"}:
         raise ReceiptInvalid("the statement has other fields than it must have")
-    if (statement["_type"], statement["predicateType"]) != (STATEMENT_TYPE, PREDICATE_TYPE):
-        raise ReceiptInvalid(f"it is not of the type {PREDICATE_TYPE}")
+    kind = statement["predicateType"]
+    if statement["_type"] != STATEMENT_TYPE or not isinstance(kind, str) or kind not in _PREDICATES:
+        raise ReceiptInvalid(f"it is of none of the types {', '.join(_PREDICATES)}")
     predicate = statement["predicate"]
-    if not isinstance(predicate, dict) or set(predicate) != set(_PREDICATE):
+    if not isinstance(predicate, dict) or set(predicate) != set(_PREDICATES[kind]):
         raise ReceiptInvalid("the predicate has other fields than it must have")
     _check_predicate(predicate)
     record = _record(predicate["record"])
@@ -151,7 +164,7 @@ def verify(data: bytes, key: PublicKey) -> Receipt:
     expected = [{"name": name, "digest": _as_subject(value)} for name, value in wanted if value is not None]
     if statement["subject"] != expected:
         raise ReceiptInvalid("subject and predicate contradict each other")
-    return Receipt(key_id=key.id, **predicate | {"record": record})
+    return Receipt(key_id=key.id, tells_changes=kind != FIRST_TYPE, **predicate | {"record": record})
 
 
 def _opened(data: bytes, key: PublicKey) -> bytes:
@@ -208,6 +221,7 @@ def _check_predicate(predicate: Mapping[str, Any]) -> None:
         and isinstance(digests, dict)
         and set(digests) == set(_DIGESTS)
         and all(value is None or (isinstance(value, str) and DIGEST.fullmatch(value)) for value in digests.values())
+        and are_told(predicate.get("changes"))
     )
     if not good:
         raise ReceiptInvalid("a member of the predicate is not of its form")

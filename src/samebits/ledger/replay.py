@@ -103,14 +103,14 @@ class Recorded:
 
     def _changes(self) -> Mapping[str, Mapping[str, Any]]:
         """How the body that was computed differs from the request."""
-        changes = self.body.get("changes")
+        changes, form = self.body.get("changes"), self.body.get("changes_form")
         if changes is None:
             return {}
-        if self.body["changes_form"] is None:
-            raise MeasurementError(
-                f"{self.id} is stored as {self.body['privacy']}: what {', '.join(sorted(changes))} became is not there"
-            )
-        changed: Mapping[str, Mapping[str, Any]] = restored(changes, self.body["changes_form"])
+        withheld = sorted(name for name in changes if form is None or changes[name].get("withheld"))
+        if form is None or withheld:
+            named = ", ".join(f"{name} (set by {changes[name]['origin']})" for name in withheld)
+            raise MeasurementError(f"{self.id}: what was sent as {named} is known by its digest at most")
+        changed: Mapping[str, Mapping[str, Any]] = restored(changes, form)
         return changed
 
     def _check_policy(self, sent: Mapping[str, Any]) -> None:

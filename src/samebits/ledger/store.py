@@ -26,6 +26,12 @@ from samebits.ledger.tables import heads, records
 PAGE: Final = 2000  # records read at once: megabytes, whatever the ledger holds
 PATIENCE_S: Final = 30.0  # for a database server that restarts
 _COLUMNS: Final = "seq, id, kind, time_ns, hash, body_digest, body"
+# Made once: to put a statement together takes longer than to carry it out.
+_WHOSE: Final = heads.c.tenant == sa.bindparam("whose")
+_LOCK_HEAD: Final = sa.select(heads.c.seq, heads.c.hash).where(_WHOSE).with_for_update()
+_MOVE_HEAD: Final = heads.update().where(_WHOSE).values(seq=sa.bindparam("seq"), hash=sa.bindparam("hash"))
+_INSERT: Final = records.insert()
+_NAMES: Final = tuple(column.name for column in records.columns)
 
 
 class Ledger:
@@ -79,13 +85,16 @@ class Ledger:
             raise
         return cls(engine, privacy or Privacy(), noted, clock)
 
-    def seal(self, entry: Entry) -> Sealed:
+    def seal(self, entry: Entry, salt: bytes | None = None) -> Sealed:
         """An entry made ready to be stored; ``append_sealed`` stores it.
+
+        Args:
+            salt: see ``samebits.ledger.body.seal``.
 
         Raises:
             InputError: it holds a value that JSON cannot express.
         """
-        return seal(entry, self.privacy)
+        return seal(entry, self.privacy, salt)
 
     def append(self, entries: Sequence[Entry]) -> list[Record]:
         """Stores entries, all or none; when it returns, the disk has them.
@@ -212,13 +221,12 @@ def extend(connection: sa.Connection, sealed: Sequence[Sealed], clock: Callable[
         stored.append(record)
     insert(connection, stored)
     for tenant, head in grown.items():
-        connection.execute(heads.update().where(heads.c.tenant == tenant).values(seq=head.seq, hash=head.hash))
+        move_head(connection, tenant, head)
 
 
 def insert(connection: sa.Connection, new: Sequence[Record]) -> None:
     """Writes rows; heads are left as they are."""
-    names = [column.name for column in records.columns]
-    connection.execute(records.insert(), [{name: getattr(record, name) for name in names} for record in new])
+    connection.execute(_INSERT, [{name: getattr(record, name) for name in _NAMES} for record in new])
 
 
 def lock_head(connection: sa.Connection, tenant: str) -> Head:
@@ -227,15 +235,19 @@ def lock_head(connection: sa.Connection, tenant: str) -> Head:
     Raises:
         LedgerError: it is damaged.
     """
-    chosen = sa.select(heads.c.seq, heads.c.hash).where(heads.c.tenant == tenant).with_for_update()
-    found = connection.execute(chosen).one_or_none()
+    found = connection.execute(_LOCK_HEAD, {"whose": tenant}).one_or_none()
     if found is None:
         start = {"tenant": tenant, "seq": 0, "hash": Head().hash}
         connection.execute(insert_into(connection, heads).values(start).on_conflict_do_nothing())
-        found = connection.execute(chosen).one()
+        found = connection.execute(_LOCK_HEAD, {"whose": tenant}).one()
     if type(found.seq) is not int or not 0 <= found.seq < EXACT or type(found.hash) is not str:
         raise LedgerError(f"the head of the chain of {tenant!r} is damaged; see samebits ledger fsck")
     return Head(found.seq, found.hash)
+
+
+def move_head(connection: sa.Connection, tenant: str, head: Head) -> None:
+    """Writes the head of a chain that is locked."""
+    connection.execute(_MOVE_HEAD, {"whose": tenant, "seq": head.seq, "hash": head.hash})
 
 
 def read_heads(connection: sa.Connection) -> dict[str, Head]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
 from samebits.errors import LedgerError
-from samebits.ledger.body import Sealed
+from samebits.ledger.body import SALT_BYTES, Sealed
 from samebits.ledger.entry import Entry, Record
 from samebits.ledger.pulse import Pulse
 from samebits.ledger.store import Ledger
@@ -41,6 +42,7 @@ class AsyncLedger:
         self.ledger = ledger
         self.pulse = Pulse(ledger)
         self._room = asyncio.Semaphore(capacity)
+        self._coming: list[_Waiting] = []
         self._queue: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._ending = False
@@ -57,24 +59,30 @@ class AsyncLedger:
         await self._room.acquire()  # until it is stored, whether or not somebody waits for that
         loop = asyncio.get_running_loop()
         waiting = _Waiting(entry, loop.create_future(), loop)
-        with self._changed:
-            if self._ending:
-                self._room.release()
-                raise LedgerError("the ledger is closed")
-            self._queue.append(waiting)
-            self._changed.notify()
+        if self._ending:
+            self._room.release()
+            raise LedgerError("the ledger is closed")
+        if not self._coming:
+            loop.call_soon(self._hand_over)
+        self._coming.append(waiting)
         return await waiting.future
+
+    def _hand_over(self) -> None:
+        """Gives the thread what came in one turn of the loop, so that it does not begin with the first of many."""
+        coming, self._coming = self._coming, []
+        with self._changed:
+            self._queue.extend(coming)
+            self._changed.notify()
 
     @property
     def waiting(self) -> int:
         """Entries that no transaction has taken yet."""
-        return len(self._queue)
+        return len(self._coming) + len(self._queue)
 
     async def close(self) -> None:
         """Stores what waits, and closes the ledger. Closing again does nothing."""
-        with self._changed:
-            self._ending = True
-            self._changed.notify()
+        self._ending = True
+        self._hand_over()
         await asyncio.to_thread(self._thread.join)
         await self.pulse.close()
         await asyncio.to_thread(self.ledger.close)
@@ -82,38 +90,40 @@ class AsyncLedger:
     def _run(self) -> None:
         while batch := self._next_batch():
             ready: list[tuple[_Waiting, Sealed]] = []
-            for waiting in batch:
+            outcomes: list[tuple[_Waiting, Record | Exception]] = []
+            # Drawn at once: each time the system is asked, this thread has to wait for its turn again.
+            salts = secrets.token_bytes(SALT_BYTES * len(batch))
+            for i, waiting in enumerate(batch):
                 try:
-                    ready.append((waiting, self.ledger.seal(waiting.entry)))
+                    ready.append((waiting, self.ledger.seal(waiting.entry, salts[SALT_BYTES * i :][:SALT_BYTES])))
                 except Exception as error:  # it alone is wrong; whatever it is, this thread goes on
-                    self._tell(waiting, error)
-            if not ready:
-                continue
-            try:
-                stored = self.ledger.append_sealed([sealed for _, sealed in ready])
-            except Exception as error:  # whatever it is, nobody may wait for ever
-                self.pulse.failed(error, sum(len(sealed.body) for _, sealed in ready))
-                for waiting, _ in ready:
-                    self._tell(waiting, error)
-            else:
-                self.pulse.wrote()
-                for (waiting, _), record in zip(ready, stored, strict=True):
-                    self._tell(waiting, record)
+                    outcomes.append((waiting, error))
+            if ready:
+                outcomes += self._stored(ready)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
+                batch[0].loop.call_soon_threadsafe(self._tell, outcomes)
 
-    def _next_batch(self) -> list[_Waiting]:
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._ending)
-            return [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
+    def _stored(self, ready: list[tuple[_Waiting, Sealed]]) -> list[tuple[_Waiting, Record | Exception]]:
+        try:
+            stored = self.ledger.append_sealed([sealed for _, sealed in ready])
+        except Exception as error:  # whatever it is, nobody may wait for ever
+            self.pulse.failed(error, sum(len(sealed.body) for _, sealed in ready))
+            return [(waiting, error) for waiting, _ in ready]
+        self.pulse.wrote()
+        return [(waiting, record) for (waiting, _), record in zip(ready, stored, strict=True)]
 
-    def _tell(self, waiting: _Waiting, outcome: Record | Exception) -> None:
-        def tell() -> None:
+    def _tell(self, outcomes: list[tuple[_Waiting, Record | Exception]]) -> None:
+        """Ends the waiting of a batch at once: to wake the loop for each entry costs as much as to store it."""
+        for waiting, outcome in outcomes:
             self._room.release()
             if waiting.future.done():
-                return
+                continue
             if isinstance(outcome, Exception):
                 waiting.future.set_exception(outcome)
             else:
                 waiting.future.set_result(outcome)
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it who waited
-            waiting.loop.call_soon_threadsafe(tell)
+    def _next_batch(self) -> list[_Waiting]:
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._ending)
+            return [self._queue.popleft() for _ in range(min(len(self._queue), MOST_TOGETHER))]
