@@ -25,7 +25,7 @@ FACTORS: Mapping[str, str] = {
     "streaming": "answer in one piece or as events: off, on",
     "order": "which permutation of the prompts: 0, 1 …",
     "time": "which block of the experiment, earliest first: 0, 1 …",
-    "seed": "fixed: the same seed each time; none: not sent, the arm that must vary when temperature is above 0",
+    "seed": "whether a seed is sent: fixed, the same each time; none, which must vary at a temperature above 0",
 }
 
 _LARGEST = sys.float_info.max

@@ -17,12 +17,18 @@ if TYPE_CHECKING:
 
 def advise(
     needs: Annotated[
-        str | None, typer.Argument(help="YAML file with the answers; asked for without it.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="YAML file with the answers; without it, the five questions are asked.", show_default=False
+        ),
     ] = None,
     write: Annotated[str | None, typer.Option(help="Write the configuration to this file.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Recommend an approach for a use case, with a ready configuration and the reason."""
+    """Recommend an approach for a use case, with a ready configuration and the reason.
+
+    Exit codes: 0 recommended, 2 usage or a wrong answer.
+    """
     from samebits.audit.advise import advise as find
     from samebits.audit.advise import read_needs
     from samebits.audit.plain import plain

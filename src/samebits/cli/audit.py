@@ -41,27 +41,31 @@ def audit(
     model: Annotated[
         Text, _option("Model of the server; found by itself where there is one.", show_default=False)
     ] = None,
-    prompts: Annotated[str, _option("JSONL file of prompts.")] = "bundled",
-    runs: Annotated[int, _option("Of each prompt under each combination of the levels below.")] = 10,
+    prompts: Annotated[str, _option("JSONL file of prompts, or the bundled set.")] = "bundled",
+    runs: Annotated[int, _option("Runs of each prompt under each combination of the levels below.")] = 10,
     concurrency: Annotated[str, _option("Levels: requests in flight, by commas.")] = "1,8,32",
     load: Annotated[str, _option("Random other requests: off, on, both.")] = "off",
     prefix: Annotated[str, _option("Prefix cache: as-is, cold, warm, both.")] = "as-is",
     streaming: Annotated[str, _option("Answers as events: off, on, both.")] = "off",
     seeded: Annotated[str, _option("The seed: fixed, or both: with it and without.")] = "fixed",
-    times: Annotated[int, _option("Blocks of time.")] = 2,
-    orders: Annotated[int, _option("Orders of the prompts.")] = 2,
-    temperature: Annotated[float, _option("0 is greedy.")] = 0.0,
-    top_p: Annotated[float | None, _option("Not sent when not given.", show_default=False)] = None,
+    times: Annotated[int, _option("Blocks of time that the runs are spread over.")] = 2,
+    orders: Annotated[int, _option("Orders in which the prompts are asked.")] = 2,
+    temperature: Annotated[float, _option("Sampling temperature; 0 is greedy.")] = 0.0,
+    top_p: Annotated[float | None, _option("Nucleus sampling; not sent when not given.", show_default=False)] = None,
     own_sampling: Annotated[
         bool, typer.Option("--own-sampling", help="Send no temperature: the target's own.")
     ] = False,
-    seed: Annotated[int, _option("The one that is sent.")] = 7,
+    seed: Annotated[int, _option("The seed that is sent.")] = 7,
     max_tokens: Annotated[int, _option("Most tokens of an answer.")] = 128,
-    top_logprobs: Annotated[int, _option("Best tokens to ask for; -1 asks for no log-probabilities.")] = 5,
+    top_logprobs: Annotated[
+        int, _option("Best tokens to ask for, or fewer where a server refuses; -1: no log-probabilities.")
+    ] = 5,
     key_env: Annotated[Text, _option("Variable that holds the API key.", show_default=False)] = None,
     key_file: Annotated[Text, _option("File that holds the API key.", show_default=False)] = None,
-    price_in: Annotated[float | None, _option("Of a million tokens read.", show_default=False)] = None,
-    price_out: Annotated[float | None, _option("Of a million tokens written.", show_default=False)] = None,
+    price_in: Annotated[
+        float | None, _option("Price of a million tokens read, for the plan.", show_default=False)
+    ] = None,
+    price_out: Annotated[float | None, _option("Price of a million tokens written.", show_default=False)] = None,
     timeout: Annotated[float, _option("Seconds after which an answer is given up.")] = 120.0,
     journal: Annotated[Text, _option("File to note everything in, and to go on from.", show_default=False)] = None,
     resend: Annotated[bool, typer.Option("--resend", help="Ask again what an interruption left open.")] = False,
@@ -73,7 +77,7 @@ def audit(
     markdown: Annotated[Text, _option("Write Markdown to this file.", show_default=False)] = None,
     junit: Annotated[Text, _option("Write JUnit XML to this file.", show_default=False)] = None,
     fail_under: Annotated[
-        float | None, _option("Exit with 1 if the exact-repeat rate is below.", show_default=False)
+        float | None, _option("Exit with 1 if the exact-repeat rate of texts is below: 0 to 1.", show_default=False)
     ] = None,
 ) -> None:
     """Measure how often a target repeats itself, and what moves its answers.

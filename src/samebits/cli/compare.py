@@ -27,7 +27,7 @@ def compare(
 ) -> None:
     """Compare the answers in journals of `samebits audit`. Nothing is measured or sent.
 
-    Exit codes: 0 no difference seen, 1 different, 2 usage, 3 too few runs.
+    Exit codes: 0 no difference seen, or one below the floor, 1 different, 2 usage, 3 too few runs.
     """
     from samebits.audit.compare import Unit
     from samebits.audit.compare import compare as find

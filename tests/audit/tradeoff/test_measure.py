@@ -73,7 +73,7 @@ def test_what_is_missing_is_said_and_the_rest_measured(folder: str, monkeypatch:
 
 def test_with_less_than_two_nothing_is_compared(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PACKAGES", ("no_such_package",))
-    with pytest.raises(MeasurementError, match=r"1 approaches .*no_such_package"):
+    with pytest.raises(MeasurementError, match=r"1 approach .*no_such_package"):
         asyncio.run(compare(folder, [stock(folder), ours(folder, "a")], PROMPTS, SMALL))
 
 

@@ -13,6 +13,13 @@ from samebits.counted import counted
 
 Pairs = Sequence[tuple[str, str]]
 MOST_ITEMS: Final = 12
+# What was found when a target was opened, as a reader calls it.
+KNOWN: Final = {
+    "accepted": "parts of a request that it takes",
+    "limit_name": "name of the limit of tokens",
+    "first_questions": "probing requests",
+    "best_tokens": "best tokens, at most",
+}
 
 
 @dataclass(frozen=True)
@@ -165,11 +172,11 @@ def accuracy_facts(target: TargetDocument) -> Pairs:
         ("from pass to pass", passes),
         ("worst and best possible", f"{share(a.worst_possible)} and {share(a.best_possible)}"),
         ("sometimes right, sometimes wrong", f"{undecided} of {len(a.items)}"),
-        ("runs whose answer flips, by item", f"{flips}{more}" if flips else "none"),
+        ("runs whose answer flips or cannot be read, by item", f"{flips}{more}" if flips else "none"),
     )
 
 
 def known_facts(target: TargetDocument) -> Pairs:
     """What is known about the target, and what it does not offer."""
-    known = [(name.replace("_", " "), told(value)) for name, value in target.known.items() if name != "notes"]
+    known = [(KNOWN.get(name, name), told(value)) for name, value in target.known.items() if name != "notes"]
     return (*known, *((f"note: {name}", note) for name, note in target.notes.items()))

@@ -179,11 +179,15 @@ def _tiles(target: TargetDocument) -> tuple[Tile, ...]:
 def _causes(a: Attribution) -> Causes:
     within = (
         f"Of {counted(a.within_pairs, 'pair')} of runs of one prompt under one and the same condition, "
-        f"{a.within_differing:,} {verb(a.within_differing, 'differs', 'differ')}: what no factor explains. "
+        f"{a.within_differing:,} {verb(a.within_differing, 'differs', 'differ')}: what no factor explains."
+    )
+    if not a.within_pairs:
+        within = "No prompt was asked twice under one and the same condition: what no factor explains is not known."
+    sure = (
         f"The chance of naming any wrong cause is at most {share(a.level)}; a test has "
         f"{counted(a.permutations, 'permutation')}."
     )
-    return Causes(a.view, tuple(_factor(f) for f in a.factors), within)
+    return Causes(a.view, tuple(_factor(f) for f in a.factors), f"{within} {sure}")
 
 
 def _factor(f: Factor) -> FactorRow:

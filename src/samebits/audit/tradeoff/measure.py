@@ -136,9 +136,8 @@ async def compare(
     result = Tradeoff(model, size, rows)
     if len(result.measured) < 2:
         why = "; ".join(f"{row.approach.name}: {row.reason}" for row in rows if row.reason)
-        raise MeasurementError(
-            f"{counted(len(result.measured), 'approach', 'approaches')} could be measured: nothing to compare: {why}"
-        )
+        measured = counted(len(result.measured), "approach", "approaches")
+        raise MeasurementError(f"{measured} could be measured, so nothing is compared: {why}")
     return result
 
 
