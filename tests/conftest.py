@@ -1,4 +1,4 @@
-"""Makes modules beside the tests importable (tests are not a package); the model of the demo; what holds for every run."""
+"""Makes the modules beside the tests importable; the model of the demo; what holds for every run."""
 
 from __future__ import annotations
 

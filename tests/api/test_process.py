@@ -20,12 +20,7 @@ import psutil
 import pytest
 
 from samebits.cli import main
-<<<<<<< HEAD
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S, wait_until
-=======
->>>>>>> core5
 
 READY_WITHIN_S = 3.0
 # The command line, with an engine that stands still after the first token until a file is there.

@@ -13,12 +13,7 @@ import typer
 
 from samebits.cli.app import app
 from samebits.engine import SamplingParams
-<<<<<<< HEAD
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S
-=======
->>>>>>> core5
 
 
 def samebits(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,13 +9,8 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
-from samebits.errors import ModelError
-from samebits.models.load import find_smollm2
 from waiting import PATIENCE_S
 
-=======
->>>>>>> core5
 FULL = "standard output: No space left on device"
 GENERATE = "generate smollm2 --prompt Once --max-tokens 3"
 DEMO = "demo --runs 6 --max-tokens 6 --profile fp32"
