@@ -15,7 +15,7 @@ from waiting import PATIENCE_S
 SMALL = {"model": NAME, "max_tokens": 2, "max_completion_tokens": 2, "max_output_tokens": 2}
 # Every second request has none of the fields that only go with others: random ones hardly ever fit each other.
 DEPENDENT = ("tools", "tool_choice", "parallel_tool_calls", "use_beam_search", "best_of", "length_penalty", "include")
-SIMPLE = {"messages": [{"role": "user", "content": "Hi"}], "input": "Hi"}
+SIMPLE = {"messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "prompt": "Hi"}
 GENERATED = settings(
     max_examples=25,
     derandomize=True,
