@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from samebits.ledger import Digests, Entry, ModelRef
+from samebits.ledger import Digests, Entry, ModelRef, anchors
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -33,6 +34,12 @@ def make_entry(number: int = 1, **changes: Any) -> Entry:
         "answer": {"choices": [{"message": {"role": "assistant", "content": f"answer {number}"}}]},
     }
     return Entry(**(values | changes))
+
+
+@pytest.fixture(autouse=True)
+def _anchors_do_not_hang_on_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first heads are noted and the last, however long a test takes between them."""
+    monkeypatch.setattr(anchors, "EVERY_S", math.inf)
 
 
 @contextmanager

@@ -19,10 +19,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tests.ledger.conftest import make_entry
 
 from samebits.errors import InputError, MeasurementError
-from samebits.ledger import Ledger
+from samebits.ledger import Ledger, timestamp
 from samebits.ledger.anchors import Anchors, read_anchors
 from samebits.ledger.fsck import check
 from samebits.ledger.timestamp import stamp
+from waiting import PATIENCE_S
 
 if shutil.which("openssl") is None:
     pytest.skip("openssl, which makes the timestamps, is not installed", allow_module_level=True)
@@ -96,7 +97,10 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, P
     server.server_close()
 
 
-def test_heads_get_a_timestamp_that_is_checked(sqlite_url: str, tmp_path: Path, authority: tuple[str, Path]) -> None:
+def test_heads_get_a_timestamp_that_is_checked(
+    sqlite_url: str, tmp_path: Path, authority: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timestamp, "TIMEOUT_S", PATIENCE_S)
     address, folder = authority
     path = tmp_path / "anchors"
     with Ledger.open(sqlite_url) as ledger:
