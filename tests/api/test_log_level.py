@@ -43,7 +43,7 @@ def said_at(tmp_path: Path, level: str | None, monkeypatch: pytest.MonkeyPatch) 
             said += line
         url = line.split(" at ")[1].split("/v1")[0]
         body = {"model": "m", "messages": [{"role": "user", "content": question}], "temperature": 0}
-        with httpx.Client(base_url=url, headers={"authorization": f"Bearer {own}"}, timeout=60) as client:
+        with httpx.Client(base_url=url, headers={"authorization": f"Bearer {own}"}, timeout=600) as client:
             for more in ({}, {}, {"stream": True, "seed": 1}, {"determinism": "portable"}):
                 client.post("/v1/chat/completions", json=body | more)
             client.get(f"/{path}")
@@ -52,7 +52,7 @@ def said_at(tmp_path: Path, level: str | None, monkeypatch: pytest.MonkeyPatch) 
                 upstream.answer = lambda _, failure=failure: failure
                 client.post("/v1/chat/completions", json=body | {"seed": 2})
         process.send_signal(signal.SIGTERM)
-        said += line + process.communicate(timeout=60)[1]
+        said += line + process.communicate(timeout=600)[1]
     assert process.returncode == 0, said
     return said
 

@@ -62,7 +62,7 @@ sys.meta_path.insert(0, Interrupted())
 sys.argv[1:] = ["info"]
 samebits.cli.main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 

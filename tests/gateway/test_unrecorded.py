@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from stub import Stub, chat
 from tests.gateway.conftest import ask
 
 from samebits.gateway import gateway
 from samebits.ledger import Ledger, pulse
 from samebits.ledger.database import writing
+from stub import Stub, chat
+from waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
 
@@ -40,13 +40,11 @@ def test_what_is_wrong_with_a_request_is_told_before_the_ledger_is_waited_for(
             upstream.answer = lambda _: chat()
             thread = threading.Thread(target=lambda: answers.append(server.post(CHAT, **ask("c"))))
             thread.start()
-            deadline = time.monotonic() + 30
-            while upstream.calls < 2 or upstream.open:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: upstream.calls == 2 and not upstream.open)
             thread.join(0.3)
             assert answers == []
-        thread.join(30)
+        monkeypatch.setattr(pulse, "PATIENCE_S", PATIENCE_S)
+        thread.join(PATIENCE_S)
         assert answers[0].status_code == 200
         assert server.http.get("/ready").status_code == 200
         assert "samebits_ledger_up 1.0" in server.http.get("/metrics").text

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stub import Stub, chat
 from tests.gateway.conftest import ask
 from vllm_shapes import SERVER_INFO
 
 from samebits.gateway import verify
+from stub import Stub, chat
+from waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
 ON = SERVER_INFO | {"vllm_env": {"VLLM_BATCH_INVARIANT": True}}
@@ -23,13 +23,6 @@ BATCH = {"api": "vllm", "level": "batch", "attempts": 1}
 @pytest.fixture(autouse=True)
 def pages(upstream: Stub) -> None:
     upstream.pages["/server_info"] = ON
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.01)
 
 
 def listed(server: Any) -> dict[str, Any]:
@@ -74,7 +67,7 @@ def test_one_that_was_lost_is_asked_again_and_claims_nothing_before(
     assert block(server, "b")["gateway"]["level_verified"] is None
     assert time.monotonic() - began < verify.ASK_S / 2, "no request waits for what the server says of itself"
     upstream.silent = False
-    until(lambda: verified(server) is True)
+    wait_until(lambda: verified(server) is True)
     assert modes(server) == {"confirmed": 1, "denied": 0, "unknown": 0}
     assert block(server, "c")["gateway"]["level_verified"] is True
     assert block(server, "b")["gateway"]["cache"] == "miss", "an answer of which nothing was known is not kept"
@@ -94,7 +87,7 @@ def test_one_that_comes_back_without_its_mode_no_longer_gives_its_level(
     upstream.pages["/server_info"] = OFF
     lose(server, upstream)
     block(server, "b")  # it answers again
-    until(lambda: verified(server) is False)
+    wait_until(lambda: verified(server) is False)
     assert listed(server)["level"] == "best-effort"
     assert modes(server) == {"confirmed": 0, "denied": 1, "unknown": 0}
     assert caplog.messages[-1].endswith("its level is no longer batch")
@@ -111,7 +104,7 @@ def test_one_that_comes_back_without_its_mode_no_longer_gives_its_level(
     assert under("told").json()["samebits"]["warnings"] == ["the level batch was asked for; m gives best-effort"]
     upstream.pages["/server_info"] = ON
     lose(server, upstream)
-    until(lambda: verified(server) is True)
+    wait_until(lambda: verified(server) is True)
     assert block(server, "e", determinism="batch")["level"] == "batch"
 
 
@@ -123,12 +116,12 @@ def test_an_answer_under_way_when_the_mode_is_denied(serve: Any, upstream: Stub,
     upstream.held = True
     thread = threading.Thread(target=lambda: found.append(server.post(CHAT, **body)))
     thread.start()
-    until(lambda: upstream.open == 1)
+    wait_until(lambda: upstream.open == 1)
     upstream.pages["/server_info"] = OFF
     server.server.service.gateway.routes["m"].backend.when_lost()
-    until(lambda: verified(server) is False)
+    wait_until(lambda: verified(server) is False)
     upstream.held = False
-    thread.join(30)
+    thread.join(PATIENCE_S)
     [response] = found
     if insists:
         assert (response.status_code, response.json()["error"]["param"]) == (400, "determinism")
@@ -139,7 +132,7 @@ def test_an_answer_under_way_when_the_mode_is_denied(serve: Any, upstream: Stub,
     # Negative control: where nothing changes, the same request is answered at its level.
     upstream.pages["/server_info"] = ON
     server.server.service.gateway.routes["m"].backend.when_lost()
-    until(lambda: verified(server) is True)
+    wait_until(lambda: verified(server) is True)
     assert block(server, "slow again", determinism="batch")["level"] == "batch"
 
 
@@ -149,13 +142,13 @@ def test_what_is_heard_while_it_is_lost_again_counts_for_nothing(serve: Any, ups
     backend = server.server.service.gateway.routes["m"].backend
     upstream.silent = True
     backend.when_lost()
-    until(lambda: upstream.looked == 2)
+    wait_until(lambda: upstream.looked == 2)
     backend.when_lost()
     upstream.pages["/server_info"] = OFF
     looked = upstream.looked
     upstream.silent = False
-    until(lambda: upstream.looked > looked)
-    until(lambda: verified(server) is not None)
+    wait_until(lambda: upstream.looked > looked)
+    wait_until(lambda: verified(server) is not None)
     assert verified(server) is False
 
 
@@ -165,10 +158,10 @@ def test_one_that_is_not_up_at_the_start_is_asked_until_it_is(
     monkeypatch.setattr(verify, "LOST_S", 0.02)
     upstream.lost = True
     server = serve(m=BATCH)
-    until(lambda: upstream.looked > 3)
+    wait_until(lambda: upstream.looked > 3)
     assert verified(server) is None
     upstream.lost = False
-    until(lambda: verified(server) is True)
+    wait_until(lambda: verified(server) is True)
 
 
 def test_one_that_was_started_anew_unseen_is_found_out(
@@ -176,12 +169,12 @@ def test_one_that_was_started_anew_unseen_is_found_out(
 ) -> None:
     monkeypatch.setattr(verify, "AGAIN_S", 0.02)
     server = serve(m=BATCH)
-    until(lambda: upstream.looked > 3)
+    wait_until(lambda: upstream.looked > 3)
     assert verified(server) is True
     upstream.pages["/server_info"] = OFF
-    until(lambda: verified(server) is False)
+    wait_until(lambda: verified(server) is False)
     upstream.lost = True
-    until(lambda: verified(server) is None)
+    wait_until(lambda: verified(server) is None)
 
 
 @pytest.mark.parametrize("status", [500, 503])
@@ -204,7 +197,7 @@ def test_one_that_failed_until_it_is_left_alone_is_lost(serve: Any, upstream: St
     server.post(CHAT, **ask())
     assert verified(server) is None
     upstream.silent = False
-    until(lambda: verified(server) is True)
+    wait_until(lambda: verified(server) is True)
 
 
 def test_who_declares_nothing_that_needs_a_mode_is_not_asked(serve: Any, upstream: Stub) -> None:

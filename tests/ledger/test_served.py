@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,10 +75,7 @@ class Process:
         return response.status_code, response.json()["faults"]
 
     def until_ready(self) -> None:
-        deadline = time.monotonic() + 60
-        while self.ready()[0] != 200:
-            assert time.monotonic() < deadline, "it never became ready"
-            time.sleep(0.05)
+        wait_until(lambda: self.ready()[0] == 200, "it never became ready")
 
     def end(self) -> int:
         self.http.close()

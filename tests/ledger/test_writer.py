@@ -23,7 +23,7 @@ class Counting(Ledger):
         self.leave = threading.Event()
 
     def append_sealed(self, sealed: Any) -> Any:
-        assert self.leave.wait(60)
+        assert self.leave.wait(600)
         self.batches.append(len(sealed))
         return super().append_sealed(sealed)
 
