@@ -44,6 +44,14 @@ def test_what_is_not_json(text: str) -> None:
         read_json(text)
 
 
+def test_an_exponent_that_no_decimal_holds_can_be_taken() -> None:
+    far = "9" * 30
+    for text, value in (("-2.5e", "-2.5E"), ("-2.5E+", "-2.5E"), ("-2.5e-", "-2.5E-")):
+        assert read_json(text + far, any_exponent=True) == Decimal(f"{value}{10**12}")
+        assert read_json(f"{text}99", any_exponent=True) == Decimal(f"{value}99")
+    assert read_json(f"0e{far}", any_exponent=True) == read_json(f"-0.0e-{far}", any_exponent=True) == 0
+
+
 def test_brackets_in_strings_do_not_count() -> None:
     check_depth('["[[[[\\"[[[["]', 1)
     check_depth('["unclosed [[[', 1)

@@ -84,6 +84,22 @@ def test_lone_surrogates_and_depth() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "most"), [("1e", False), ("-1e", True), ("1e-", True), ("-1.5E-", True), ("0e", True), ("1.5e+", False)]
+)
+def test_an_exponent_of_any_length_is_json(text: str, most: bool) -> None:
+    """A grammar lets a model write one, so the judge must not take it for what no JSON can be."""
+    number = text + "9" * 30
+    assert (
+        verdict(number, ANY)
+        == verdict(f"[{number}]", ANY)
+        == verdict(number, JsonSchema('{"type": "number"}'))
+        == "valid"
+    )
+    assert verdict(number, JsonSchema('{"maximum": 5}')) == ("valid" if most else "invalid")
+    assert verdict(number, JsonSchema('{"const": 7}')) == "invalid"
+
+
 @pytest.mark.parametrize("text", ["1" * 5000, "-" + "1" * 5000, "[" + "1" * 5000 + "]", '{"a": ' + "1" * 5000 + "}"])
 def test_an_integer_too_long_for_a_message_is_invalid_like_any_other(text: str) -> None:
     spec = JsonSchema('{"maximum": 5, "minimum": -5, "maxItems": 0, "additionalProperties": {"const": 2}}')

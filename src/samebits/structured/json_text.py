@@ -9,6 +9,7 @@ from typing import Any, Final, NoReturn
 
 # A string (also one that does not end), or a bracket.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_FAR: Final = 10**12  # an exponent as far beyond the numbers of a schema, which end at 2^53, as any larger one
 _MAX_INT_DIGITS: Final = 4000  # Python refuses to read more than 4,300 as an int
 
 
@@ -48,15 +49,20 @@ def value_depth(value: object, most: int) -> int:
     return depth + isinstance(value, dict | list | tuple)
 
 
-def read_json(text: str) -> Any:
+def read_json(text: str, *, any_exponent: bool = False) -> Any:
     """The value of a JSON text. Integers are int, other numbers Decimal: both exactly as written.
 
+    Args:
+        any_exponent: take also what no Decimal holds, exponents beyond ±10^18, and read them as ±10^12.
+
     Raises:
-        JsonTextError: not JSON (NaN and Infinity are not), a name twice in one object, or nested too deeply.
+        JsonTextError: not JSON (NaN and Infinity are not), a name twice in one object, nested too deeply, or an
+            exponent that is out of range.
     """
+    decimal = _any_decimal if any_exponent else _decimal
     try:
         return json.loads(
-            text, parse_int=_integer, parse_float=_decimal, parse_constant=_no_constant, object_pairs_hook=_object
+            text, parse_int=_integer, parse_float=decimal, parse_constant=_no_constant, object_pairs_hook=_object
         )
     except json.JSONDecodeError as error:
         raise JsonTextError(f"is not JSON: {error}") from error
@@ -73,6 +79,14 @@ def _decimal(number: str) -> Decimal:
         return Decimal(number)
     except InvalidOperation as error:
         raise JsonTextError(f"has a number whose exponent is out of range: {number:.40}") from error
+
+
+def _any_decimal(number: str) -> Decimal:
+    try:
+        return Decimal(number)
+    except InvalidOperation:
+        digits, _, exponent = number.lower().partition("e")
+        return Decimal(f"{digits}e{'-' if exponent.startswith('-') else ''}{_FAR}")
 
 
 def _no_constant(name: str) -> NoReturn:

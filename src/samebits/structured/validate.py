@@ -157,7 +157,7 @@ def _validate_json(text: str, spec: JsonSchema) -> None:
     validator = validator_of(spec)
     try:
         check_depth(text, MAX_OUTPUT_DEPTH)
-        value = read_json(text)
+        value = read_json(text, any_exponent=True)
     except JsonTextError as error:
         raise OutputInvalid(str(error), incomplete=_follow(text.lstrip(" \t\n\r"), _ANY_JSON) == "begins") from error
     try:
