@@ -8,7 +8,7 @@ import llguidance
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from writers import VOCABULARY, accepts, constraint
+from writers import VOCABULARY, accepts, constraint, refusal
 
 from samebits.errors import OutputInvalid
 from samebits.structured import JsonSchema, validate
@@ -20,6 +20,9 @@ PATTERNS = (
     r"^\d$", r"^\D$", r"^\w$", r"^\W$", r"^\s$", r"^\S$", r"^.$", r"^[^a]$", r"^[\s]$", r"^[^\s]$", r"^[\w-]$",
     r"^[a&&b]$", r"^[a~~b]$", r"^[[a]$", r"^[[:alpha:]]$", r"^[+--]$",
     r"^[\]]$", r"^[.]$", r"^[$^]$", r"^\/$", r"^\u0061$", r"^\x61$", r"^\t$", r"^\cj$", r"^(?:a|b)$", r"^(?<n>a)$",
+    r'^[^"]$', r"^[^\\]$", r'^[^"\\]*$', r"^[\x00-\x1f]$", r"^[\x00-\u005b]$", r"^[\v\f\n]$", r"^\p{Cc}$",
+    r"^\P{L}$", r"^[\p{C}a]$",
+    r"^(\x01|a)$", r"^[\x7f\u00e9]$", r"^\x01*b$", r"^\v?a$",
     r"^a?$", r"a|^b$", r"^\p{L}$", r"^#$", r"^$", r"^\.$", r"\\",
 )  # fmt: skip
 
@@ -46,6 +49,22 @@ def test_control_untranslated_patterns_differ() -> None:
     matcher = llguidance.LLMatcher(VOCABULARY.backend, lark, log_level=0)
     assert matcher.try_consume_tokens(list('"\u2028"'.encode())) == 5
     assert not accepts(constraint({"type": "string", "pattern": "^.$"}), '"\u2028"')
+
+
+def test_control_sets_of_all_control_characters_differ_as_they_are() -> None:
+    """The engine then takes them for sets with the quote and the backslash, and judge and grammar part."""
+    for pattern in ('^[^"]$', r"^\p{Cc}$"):
+        schema = json.dumps({"type": "string", "pattern": pattern})
+        matcher = llguidance.LLMatcher(VOCABULARY.backend, f"{HEAD}start: %json {schema}", log_level=0)
+        assert matcher.try_consume_tokens(list(b'"\\""')) == 4
+        assert not accepts(constraint({"type": "string", "pattern": pattern}), '"\\""')
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"^\x01$", r"^a\u0001b$", "^\x1fa$", r"^[\v]a$", r"^\x7fa$", r"^\cA+$", r"^[\x00-\x07]b$"]
+)
+def test_what_only_a_control_character_matches_is_refused(pattern: str) -> None:
+    assert "no text in this model's tokens" in refusal({"type": "string", "pattern": pattern})
 
 
 @pytest.mark.parametrize(

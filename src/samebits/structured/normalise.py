@@ -266,7 +266,7 @@ def _number(value: Any, keyword: str, path: str) -> int | float:
 
 def _translated(pattern: str, keyword: str, path: str) -> str:
     try:
-        return to_engine(pattern)
+        return to_engine(pattern, in_json=True)
     except PatternError as error:
         raise InputError(f"{keyword} at {path}: {error}", field="json_schema", remedy="Write it without.") from error
 

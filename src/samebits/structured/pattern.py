@@ -14,9 +14,14 @@ MAX_GROUPS: Final = 100  # open at once; the engine's own limit is 250
 # ECMA 262 white space and line ends, as the inside of brackets.
 _SPACE: Final = r"\t\n\x0b\x0c\r \u{a0}\u{1680}\u{2000}-\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}\u{feff}"
 _TOKEN: Final = re.compile(
-    r"\\u[0-9A-Fa-f]{4}|\\[pP]\{[^}]*\}|\\c[A-Za-z]|\\.|\(\?<[A-Za-z_]\w*>|\(\?:|\(\?|.", re.DOTALL
+    r"\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}|\\[pP]\{[^}]*\}|\\c[A-Za-z]|\\.|\(\?<[A-Za-z_]\w*>|\(\?:|\(\?|.", re.DOTALL
 )
 _OUTSIDE: Final = {".": r"[^\n\r\u{2028}\u{2029}]", r"\s": f"[{_SPACE}]", r"\S": f"[^{_SPACE}]"}
+# Inside of JSON no control character without a short escape is written. llguidance 1.9.1 passes over one that stands
+# alone, and takes a set of all 32 for one with the quote and the backslash: so none stands alone, and no set has all.
+_UNWRITTEN: Final = r"\x02\x03"
+_UNESCAPED: Final = frozenset({*map(chr, range(32)), "\x7f"} - set("\b\t\n\f\r"))
+_CONTROLS: Final = (r"\p", r"\P", r"\x", r"\u", r"\v")  # members that may be some
 _INSIDE: Final = {r"\s": _SPACE, "[": r"\[", "&": r"\&", "~": r"\~", "#": r"\#"}
 
 # For the size of a pattern: an atom, a repetition, or a bracket.
@@ -32,14 +37,17 @@ class PatternError(ValueError):
     """A pattern cannot be enforced."""
 
 
-def to_engine(pattern: str) -> str:
+def to_engine(pattern: str, *, in_json: bool = False) -> str:
     """The pattern in the dialect of the engine.
+
+    Args:
+        in_json: it is about a string within JSON.
 
     Raises:
         PatternError: it has what the engine cannot enforce, or is nested too deeply.
     """
     parts: list[str] = []
-    groups, opened = 0, -1  # opened: where the current set of characters begins
+    groups, opened, first = 0, -1, 0  # opened: where the current set of characters begins; first: its part
     for match in _TOKEN.finditer(pattern):
         token, at = match[0], match.start()
         if token == "(?" and opened < 0:
@@ -54,18 +62,33 @@ def to_engine(pattern: str) -> str:
             if token == "]":
                 if pattern[opened:at] in ("[", "[^"):  # empty in ECMA 262; the engine would take it for a member
                     raise PatternError("a set without characters is not supported")
+                if in_json and pattern[opened + 1] == "^":
+                    token = r"\x01]"
+                elif in_json and any(part[:2] in _CONTROLS or part in _UNESCAPED for part in parts[first:]):
+                    parts[first], token = "[[", _UNWRITTEN + r"]--[\x01]]"
                 opened = -1
             elif token == "-" and parts[-1] == "-":
                 token = r"\-"
             parts.append(_INSIDE.get(token) or (re.escape(token) if token.startswith("(") else token))
             continue
         if token == "[":
-            opened = at
+            opened, first = at, len(parts)
+        elif in_json and _character(token) in _UNESCAPED:
+            token = f"[{_UNWRITTEN}]"
+        elif in_json and token[:2] in (r"\p", r"\P"):
+            token = rf"[{token}--[\x01]]"
         groups += token.startswith("(") - (token == ")")
         if groups > MAX_GROUPS:
             raise PatternError(f"more than {MAX_GROUPS} groups are open at once")
         parts.append(_OUTSIDE.get(token, token))
     return "".join(parts)
+
+
+def _character(token: str) -> str:
+    """The character that a token outside of sets stands for; empty for another token."""
+    if token[:2] in (r"\x", r"\u") and len(token) > 2:
+        return chr(int(token[2:], 16))
+    return "\v" if token == r"\v" else token if len(token) == 1 else ""
 
 
 def pattern_size(pattern: str) -> int:
