@@ -187,6 +187,10 @@ def test_a_schema_that_is_no_schema_is_refused() -> None:
         ("garbage(", "Expected token"),
         ('start: %json {"type": "object"}', "%json"),
         ('%llguidance {"no_forcing": false}\nstart: "a"', "%llguidance"),
+        ('start: /"/ %json {"x-guidance": {"whitespace_flexible": true}}', "%json"),
+        ('start: /#/ %json {"type": "object"}', "%json"),
+        ('start: "a" <eos>', "special token '<eos>'"),
+        ("start: /a/ <[0-9]>", "special token '<[0-9]>'"),
         ('start: "a" missing', "missing"),
         ("\n" * 600 + 'start: "a"', "lines"),
     ],
@@ -197,9 +201,10 @@ def test_grammars_that_are_refused(grammar: str, part: str) -> None:
     assert part in str(caught.value)
 
 
-def test_a_directive_in_a_string_or_comment_is_none() -> None:
-    follow = COMPILER.compile(Lark('start: "%json" // and %llguidance\n')).constraint()
-    assert accepts(follow, "%json")
+def test_what_is_quoted_is_no_directive_and_no_special_token() -> None:
+    follow = COMPILER.compile(Lark('start: "%json<eos>" /%json|<eos>\\/"/ // and %llguidance <eos>\n')).constraint()
+    assert accepts(follow.fork(), "%json<eos>%json")
+    assert accepts(follow, '%json<eos><eos>/"')
 
 
 @pytest.mark.parametrize("pattern", ["a(", "(?=a)", "(?i)a", r"(a)\1", "[]"])

@@ -21,7 +21,7 @@ from typing import Any, Final
 import llguidance
 import numpy as np
 
-from samebits.errors import ConstraintError, InputError
+from samebits.errors import ConstraintError, InputError, shown
 from samebits.numerics import digest_json
 from samebits.structured.base_case import check_base_cases, check_chains
 from samebits.structured.culprit import find_culprit
@@ -57,7 +57,8 @@ _WIDE: Final = MAX_ITEMS // 16
 _TOO_WIDE: Final = f"somewhere there are more ways to go on than the limit of {MAX_ITEMS}"
 _TOO_LARGE: Final = "schema too large"  # as the compiler says it
 _DIRECTIVE: Final = re.compile(r"%(llguidance|json|lark)\b")
-_STRING_OR_COMMENT: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*')
+_SPECIAL: Final = re.compile(r"<[^>\s]*>")
+_QUOTED: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|#[^\n]*|/(?:[^/\\\n]|\\.)+/')  # strings, comments, patterns
 
 
 @dataclass(frozen=True)
@@ -261,10 +262,14 @@ def _check_lark(grammar: str) -> None:
         raise InputError(
             f"has more than {MAX_LARK_LINES} lines", field="grammar", remedy="Join short rules, or give fewer."
         )
-    found = _DIRECTIVE.search(_STRING_OR_COMMENT.sub("", grammar))
-    if found is not None:
+    bare = _QUOTED.sub("", grammar)
+    if (found := _DIRECTIVE.search(bare)) is not None:
         raise InputError(
             f"holds %{found[1]}, which sets options of ours", field="grammar", remedy="Use a JSON schema for JSON."
+        )
+    if (found := _SPECIAL.search(bare)) is not None:
+        raise InputError(
+            f"names the special token {shown(found[0])}, which is no text", field="grammar", remedy="Leave it out."
         )
 
 
