@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import uvloop
 
-from benchmarks.stub import Stub, chat_answer, running
+from benchmarks.openai_stub import Stub, chat_answer, running
 from samebits.audit.carry_out import carry_out
 from samebits.audit.journal import Journal
 from samebits.audit.plan import Experiment, Plan

@@ -29,7 +29,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.stub import Stub, chat_answer, running
+from benchmarks.openai_stub import Stub, chat_answer, running
 
 CONCURRENCY, HITS, PASSED, ROUNDS = 32, 6000, 960, 5
 DELAY_S = (0.1, 0.3)
