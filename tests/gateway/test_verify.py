@@ -137,7 +137,9 @@ def test_an_answer_under_way_when_the_mode_is_denied(serve: Any, upstream: Stub,
     assert block(server, "slow again", determinism="batch")["level"] == "batch"
 
 
-def test_what_is_heard_while_it_is_lost_again_counts_for_nothing(serve: Any, upstream: Stub) -> None:
+def test_what_is_heard_while_it_is_lost_again_counts_for_nothing(
+    serve: Any, upstream: Stub, caplog: pytest.LogCaptureFixture
+) -> None:
     """The description may be of the process before."""
     server = serve(m=BATCH)
     backend = server.server.service.gateway.routes["m"].backend
@@ -151,6 +153,7 @@ def test_what_is_heard_while_it_is_lost_again_counts_for_nothing(serve: Any, ups
     wait_until(lambda: upstream.looked > looked)
     wait_until(lambda: verified(server) is not None)
     assert verified(server) is False
+    assert not any("says that it runs" in said for said in caplog.messages)
 
 
 def test_one_that_is_not_up_at_the_start_is_asked_until_it_is(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from tests.ledger.conftest import PATIENCE_S, make_entry, new_database, patiently
+from tests.ledger.conftest import make_entry, new_database, patiently
 
 from samebits.errors import LedgerError
 from samebits.ledger import AsyncLedger, Ledger, pulse
@@ -17,11 +17,13 @@ from samebits.ledger.database import writing
 from samebits.ledger.fsck import check
 from samebits.ledger.pulse import Pulse
 from samebits.ledger.tables import probe
+from waiting import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
 def every_question_is_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulse, "FRESH_S", 0.0)
+    monkeypatch.setattr(pulse, "PATIENCE_S", PATIENCE_S)
 
 
 @contextlib.contextmanager

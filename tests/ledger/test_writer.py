@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -52,15 +53,19 @@ def test_entries_that_wait_are_committed_together(url: str) -> None:
 def test_what_comes_in_one_turn_of_the_loop_is_one_transaction(sqlite_url: str) -> None:
     """The writer is free, and would begin with the first one."""
 
+    async def add(front: AsyncLedger, number: int) -> None:
+        time.sleep(0.005)  # what a request computes before; other threads have their turn
+        await front.add(make_entry(number))
+
     async def run() -> list[int]:
         ledger = Counting.open(sqlite_url)
         assert isinstance(ledger, Counting)
         ledger.leave.set()
         front = AsyncLedger(ledger)
         for _ in range(5):
-            await asyncio.gather(*(front.add(make_entry(i)) for i in range(32)))
+            await asyncio.gather(*(add(front, i) for i in range(32)))
         for i in range(3):  # negative control: what comes alone waits for nobody
-            await front.add(make_entry(i))
+            await add(front, i)
         await front.close()
         return ledger.batches
 
