@@ -75,6 +75,7 @@ class Stub:
         model: from a request to its answer.
         models: what /v1/models lists.
         flush: whether /flush_cache exists.
+        reset: whether /reset_prefix_cache exists, which, as vLLM's, does nothing while requests are there.
         version: what /version tells; None: there is no such path.
     """
 
@@ -84,10 +85,11 @@ class Stub:
         *,
         models: tuple[str, ...] = (MODEL,),
         flush: bool = True,
+        reset: bool = False,
         version: object = None,
     ) -> None:
         self.version = version
-        self.model, self.models, self.has_flush = model, models, flush
+        self.model, self.models, self.has_flush, self.has_reset = model, models, flush, reset
         self.requests: list[Incoming] = []
         self.flushes = 0
         self.in_flight = 0
@@ -161,6 +163,12 @@ class _Connection(asyncio.Protocol):
             self._stub.flushes += 1
             self._stub.seen.clear()
             self._send(200, {"pages": 0})
+        elif self._path == "/reset_prefix_cache" and self._stub.has_reset:
+            idle = self._stub.in_flight == 0
+            self._stub.flushes += idle
+            if idle:
+                self._stub.seen.clear()
+            self._send(200, {"success": idle})
         elif self._path == "/version" and self._stub.version is not None:
             self._send(200, self._stub.version, {"server": "stub/3"})
         elif self._path == "/v1/chat/completions":

@@ -118,6 +118,7 @@ class Runner:
         self._traffic = Traffic()
         self._background: set[asyncio.Task[None]] = set()
         self._released = self._turned_away = 0
+        self._forgotten = self._kept = 0  # attempts to empty the prefix cache, and those that failed
         self._stray_error: BaseException | None = None
         self._room = asyncio.Semaphore(MOST_BACKGROUND)
         self._failures_in_a_row = 0
@@ -189,8 +190,17 @@ class Runner:
             self._watch(reply)
 
     async def _forget_prefixes(self) -> None:
-        if not await self._target.forget_prefixes():
+        emptied = await self._target.forget_prefixes()
+        if emptied is None:
             self._target.notes["prefix"] = "the target offers no way to empty its prefix cache: no run was made cold"
+            return
+        self._forgotten += 1
+        self._kept += not emptied
+        if self._kept:
+            self._target.notes["prefix"] = (
+                f"{part(self._kept, self._forgotten, 'time')}, the target could not empty its prefix cache; what a run "
+                "found there is its number of cached tokens"
+            )
 
     def _release(self, ask: Ask) -> None:
         async def stray() -> None:

@@ -320,15 +320,17 @@ class HttpTarget:
         self._refuse_key((reply.text or "").encode("utf-8", "replace"))  # it may have come in pieces
         return replace(reply, stream_events=joiner.events, first_token_s=first)
 
-    async def forget_prefixes(self) -> bool:
+    async def forget_prefixes(self) -> bool | None:
         """See ``Target.forget_prefixes``. Looked for only here, since it empties the cache for everybody."""
         while self._flushes:
-            response, _ = await self._simple("POST", self._flushes[0], root=True)
+            path = self._flushes[0]
+            response, data = await self._simple("POST", path, root=True)
             if response.status == 200:
-                self._flushes = self._flushes[:1]
-                return True
-            self._flushes = self._flushes[1:]
-        return False
+                self._flushes = (path,)
+                return not _says_no_success(data)
+            # By name: several requests may look for a way at once.
+            self._flushes = tuple(way for way in self._flushes if way != path)
+        return None
 
     async def close(self) -> None:
         """See ``Target.close``."""
@@ -363,6 +365,14 @@ class HttpTarget:
 
     def _scrub(self, text: str) -> str:
         return text if self._key is None else self._key.scrub(text)
+
+
+def _says_no_success(data: bytes) -> bool:
+    """Whether a server says that it did not do it: vLLM cannot while requests hold parts of its cache."""
+    with contextlib.suppress(MalformedError):
+        body = read_json(data)
+        return isinstance(body, dict) and body.get("success") is False
+    return False
 
 
 def _refusal(response: aiohttp.ClientResponse, data: bytes) -> dict[str, Any]:

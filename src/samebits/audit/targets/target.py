@@ -104,8 +104,8 @@ class Target(Protocol):
         """
         ...
 
-    async def forget_prefixes(self) -> bool:
-        """Empties the prefix cache; False when the target has no means for that."""
+    async def forget_prefixes(self) -> bool | None:
+        """Empties the prefix cache: whether it could, this time; None when the target has no means for that."""
         ...
 
     async def close(self) -> None:
