@@ -7,11 +7,11 @@ import time
 from typing import Any
 
 import pytest
+from stub import Stub, chat
 from tests.gateway.conftest import ask
 from vllm_shapes import SERVER_INFO
 
 from samebits.gateway import verify
-from stub import Stub, chat
 from waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
