@@ -75,7 +75,8 @@ class Stub:
         model: from a request to its answer.
         models: what /v1/models lists.
         flush: whether /flush_cache exists.
-        reset: whether /reset_prefix_cache exists, which, as vLLM's, does nothing while requests are there.
+        reset: from the number of calls before it to whether /reset_prefix_cache does it this time, as vLLM's cannot
+            while requests are there; None: there is no such path.
         version: what /version tells; None: there is no such path.
     """
 
@@ -85,13 +86,13 @@ class Stub:
         *,
         models: tuple[str, ...] = (MODEL,),
         flush: bool = True,
-        reset: bool = False,
+        reset: Callable[[int], bool] | None = None,
         version: object = None,
     ) -> None:
         self.version = version
-        self.model, self.models, self.has_flush, self.has_reset = model, models, flush, reset
+        self.model, self.models, self.has_flush, self.reset = model, models, flush, reset
         self.requests: list[Incoming] = []
-        self.flushes = 0
+        self.flushes = self.resets = 0
         self.in_flight = 0
         self.background = 0
         self.most_in_flight = 0
@@ -163,12 +164,12 @@ class _Connection(asyncio.Protocol):
             self._stub.flushes += 1
             self._stub.seen.clear()
             self._send(200, {"pages": 0})
-        elif self._path == "/reset_prefix_cache" and self._stub.has_reset:
-            idle = self._stub.in_flight == 0
-            self._stub.flushes += idle
-            if idle:
+        elif self._path == "/reset_prefix_cache" and self._stub.reset is not None:
+            done = self._stub.reset(self._stub.resets)
+            self._stub.resets += 1
+            if done:
                 self._stub.seen.clear()
-            self._send(200, {"success": idle})
+            self._send(200, {"success": done})
         elif self._path == "/version" and self._stub.version is not None:
             self._send(200, self._stub.version, {"server": "stub/3"})
         elif self._path == "/v1/chat/completions":
