@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
 
 from live import live
-
 from stub import stub
+
 from waiting import PATIENCE_S
 
 

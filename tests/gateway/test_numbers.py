@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from stub import Asked, Stub, chat
 
 from samebits.cli import _run as run_verb
 from samebits.errors import InputError
@@ -20,7 +21,6 @@ from samebits.gateway.json_body import read_answer, read_json, write_json
 from samebits.gateway.key import form_of
 from samebits.ledger import Ledger
 from samebits.ledger.spelled import Spelled
-from stub import Asked, Stub, chat
 
 CHAT = "/v1/chat/completions"
 NUMBERS = (

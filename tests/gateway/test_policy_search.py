@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from live import NAME, Live, live
+from stub import Stub
 
 from samebits import LLM
 from samebits.api import beams
 from samebits.engine.params import PARAMETERS
 from samebits.gateway.policy import BUILT_IN, NOT_OF_SEARCH, Chosen, Policy, with_policy
 from small_model import write_model
-from stub import Stub
 
 CHAT = "/v1/chat/completions"
 SEARCH: dict[str, Any] = {"use_beam_search": True, "best_of": 3, "n": 2, "max_tokens": 4}

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from live import NAME
+from stub import Asked, Stub, chat
 
 from samebits import LLM
 from samebits.cli import _run
@@ -24,7 +25,6 @@ from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, read_signer, write_n
 from samebits.ledger.receipt import envelope
 from samebits.ledger.replay import Recorded, replay_one
 from small_model import write_model
-from stub import Asked, Stub, chat
 
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 HELLO = [{"role": "user", "content": "Hi"}]

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stub import Stub, chat
 from tests.gateway.conftest import ask
 
 from samebits.gateway import gateway
 from samebits.ledger import Ledger, pulse
 from samebits.ledger.database import writing
-from stub import Stub, chat
 from waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from live import sse_data
+from stub import Stub
 from vllm_shapes import FINGERPRINT, SERVER_INFO, plain, refusal, streamed
 
 from samebits.cli import _run as run_verb
 from samebits.errors import InputError
-from stub import Stub
 
 CHAT = "/v1/chat/completions"
 
