@@ -11,6 +11,7 @@ from stub import Stub, chat
 from tests.gateway.conftest import ask
 from vllm_shapes import SERVER_INFO
 
+from samebits.errors import InputError
 from samebits.gateway import verify
 from waiting import PATIENCE_S, wait_until
 
@@ -202,6 +203,15 @@ def test_one_that_failed_until_it_is_left_alone_is_lost(serve: Any, upstream: St
     assert verified(server) is None
     upstream.silent = False
     wait_until(lambda: verified(server) is True)
+
+
+def test_what_a_server_says_of_itself_is_read_to_its_end(serve: Any, upstream: Stub) -> None:
+    """It comes in as many pieces as the network likes; half of it would say nothing."""
+    upstream.pages["/server_info"] = {"environment": "x" * 500_000} | OFF
+    with pytest.raises(InputError, match="deterministic mode"):
+        serve(m=BATCH)
+    upstream.pages["/server_info"] = {"environment": "x" * 500_000} | ON
+    assert verified(serve(m=BATCH)) is True
 
 
 def test_who_declares_nothing_that_needs_a_mode_is_not_asked(serve: Any, upstream: Stub) -> None:

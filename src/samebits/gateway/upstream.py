@@ -209,14 +209,15 @@ class Upstream:
         if not 400 <= response.status <= 599:  # no answer, and no error that a client could understand
             response.close()
             raise MalformedError(f"{self.name} answered with HTTP {response.status}; redirects are not followed")
+        data = bytearray()
         try:
-            data = await response.content.read(MOST_ERROR)
+            await _read_into(data, response)
         except (aiohttp.ClientError, TimeoutError):
-            data = b""
+            pass  # what came of it may say enough
         finally:
             response.release()
         headers = {name: response.headers[name] for name in PASSED_ON if name in response.headers}
-        raise RefusedError(response.status, self._error_body(response.status, data), headers)
+        raise RefusedError(response.status, self._error_body(response.status, bytes(data)), headers)
 
     def _error_body(self, status: int, data: bytes) -> dict[str, Any]:
         """OpenAI's error body with all four keys; the key, which servers like to quote, is taken out."""
@@ -247,11 +248,23 @@ class Upstream:
             async with self._session.get(url, timeout=limit, proxy=self._proxy, allow_redirects=False) as response:
                 if response.status >= 500:
                     raise UnreachableError(f"{self.name} cannot say what it is: HTTP {response.status}")
-                return json.loads(await response.content.read(MOST_ERROR)) if response.status == 200 else None
+                if response.status != 200:
+                    return None
+                data = bytearray()
+                await _read_into(data, response)
+                return json.loads(data)
         except (ValueError, RecursionError):
             return None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{self.name} cannot be reached: {type(error).__name__}") from None
+
+
+async def _read_into(data: bytearray, response: aiohttp.ClientResponse) -> None:
+    """Adds a body to ``data``, up to ``MOST_ERROR`` bytes. It comes in as many pieces as the network likes."""
+    async for piece in response.content.iter_any():
+        data += piece[: MOST_ERROR - len(data)]
+        if len(data) == MOST_ERROR:
+            return
 
 
 def _proxy_of(url: str) -> str | None:
