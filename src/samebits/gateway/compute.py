@@ -114,7 +114,7 @@ class Computer:
         value = _read(data)
         if path == GENERATE:
             return value  # of our own engine
-        _raise_error(value)
+        _raise_error(value, reply)
         return check_shape(path, value)
 
     async def _streamed(self, path: str, route: Route, body: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
@@ -192,7 +192,7 @@ async def _joined(path: str, reply: Reply, emit: Emit) -> dict[str, Any]:
             joiner.done = True
             await reply.drain()
             break
-        _raise_error(chunk)
+        _raise_error(chunk, reply)
         joiner.add(chunk)
         emit(chunk)
     return check_shape(path, joiner.whole())
@@ -209,12 +209,12 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
         ):  # it becomes the name of the event, on a line of its own
             raise MalformedError("an event of the upstream has no name")
         if kind == "error":
-            raise RefusedError(502, {"error": _completed(chunk)}, {})
+            raise RefusedError(502, {"error": _completed(chunk, reply)}, {})
         response = chunk.get("response")
         if isinstance(response, dict):
             check_response_id(response)  # before it is handed out: a failure after that is recorded under it
         if kind in TERMINAL:
-            _raise_error(response)
+            _raise_error(response, reply)
             whole = response if isinstance(response, dict) else None
         emit(chunk)
     if whole is None:
@@ -229,18 +229,16 @@ def _read(data: bytes) -> Any:
         raise MalformedError("the upstream's answer is not JSON") from None
 
 
-def _raise_error(value: Any) -> None:
+def _raise_error(value: Any, reply: Reply) -> None:
     """An error that comes with status 200, or in the middle of a stream, is an error all the same."""
-    if isinstance(value, dict) and value.get("error"):
-        error = value["error"]
-        raise RefusedError(
-            502, {"error": _completed(error if isinstance(error, dict) else {"message": str(error)})}, {}
-        )
+    if isinstance(value, dict) and (error := value.get("error")):
+        said = error if isinstance(error, dict) else {"message": str(error)}
+        raise RefusedError(502, {"error": _completed(said, reply)}, {})
 
 
-def _completed(error: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(error: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     defaults = {"message": "the upstream failed", "type": "server_error", "param": None, "code": "upstream_error"}
-    return {**defaults, **stated(error)}
+    return {**defaults, **stated(error, reply.shown)}
 
 
 def _text(value: object) -> str | None:

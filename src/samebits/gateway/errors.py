@@ -13,7 +13,7 @@ SamebitsError
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from samebits.errors import SamebitsError
@@ -77,11 +77,15 @@ class NotValidError(SamebitsError):
         self.attempts = tuple(attempts)
 
 
-def stated(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Of another server's error object what is of OpenAI's form: four texts; some servers give numbers as codes."""
+def stated(error: Mapping[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
+    """Of another server's error object what is of OpenAI's form: four texts; some servers give numbers as codes.
+
+    Args:
+        shown: from a text to what may be shown of it, after JSON was read: an escape may stand for any character.
+    """
     given = {name: error.get(name) for name in ("message", "type", "param", "code")}
     return {
-        name: value if isinstance(value, str) else str(value)
+        name: shown(value if isinstance(value, str) else str(value))
         for name, value in given.items()
         if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
     }

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -70,6 +70,10 @@ class UpstreamReply:
             self._upstream.failed()
             self._upstream.when_lost()
             raise MalformedError(f"the connection to {self._name} broke within the answer") from None
+
+    def shown(self, text: str) -> str:
+        """See ``Reply.shown``."""
+        return self._upstream.shown(text)
 
     async def drain(self) -> None:
         """See ``Reply.drain``."""
@@ -221,11 +225,8 @@ class Upstream:
 
     def _error_body(self, status: int, data: bytes) -> dict[str, Any]:
         """OpenAI's error body with all four keys; the key, which servers like to quote, is taken out."""
-        text = data.decode("utf-8", "replace")
-        if self._key is not None:
-            text = self._key.scrub(text)
         try:
-            said = json.loads(text)
+            said = json.loads(data.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             said = None
         error = said.get("error") if isinstance(said, dict) else None
@@ -234,7 +235,11 @@ class Upstream:
             error = {"message": message if isinstance(message, str) else f"{self.name} answered with HTTP {status}"}
         kind = "invalid_request_error" if status < 500 else "server_error"
         defaults = {"message": f"HTTP {status}", "type": kind, "param": None, "code": f"upstream_{status}"}
-        return {"error": {**defaults, **stated(error)}}
+        return {"error": {**defaults, **stated(error, self.shown)}}
+
+    def shown(self, text: str) -> str:
+        """A text of the server without the key."""
+        return text if self._key is None else self._key.scrub(text)
 
     async def ask(self, url: str, timeout: float) -> Any:
         """What the server says at an address of its own; None where it says nothing in JSON.
@@ -290,8 +295,3 @@ def _passes(error: Exception, deadline: float) -> bool | float:
     if wait is None:
         return True
     return wait if wait <= LONGEST_WAIT_S and time.monotonic() + wait < deadline else False
-
-
-def refusal_of(status: int, body: Mapping[str, Any]) -> RefusedError:
-    """The error of an answer that has status 200 and yet is one."""
-    return RefusedError(status, body, {})
