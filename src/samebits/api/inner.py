@@ -31,6 +31,9 @@ class InnerReply:
         """See ``Reply.shown``: it was sent no key."""
         return text
 
+    def broke_off(self) -> None:
+        """See ``Reply.broke_off``: nobody else has to know."""
+
     async def drain(self) -> None:
         """See ``Reply.drain``: there is no connection."""
 

@@ -12,6 +12,7 @@ from samebits.gateway.cache import Cache
 from samebits.gateway.call import Reply
 from samebits.gateway.check import check_response_id, check_shape, cut_short, texts_of
 from samebits.gateway.errors import (
+    BrokenOffError,
     DriftError,
     MalformedError,
     RefusedError,
@@ -108,10 +109,12 @@ class Computer:
         sent = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
         reply = await _send(path, route, sent)
         try:
-            data = b"".join([piece async for piece in reply.pieces()])
+            value = _read(b"".join([piece async for piece in reply.pieces()]))
+        except BrokenOffError:
+            reply.broke_off()
+            raise
         finally:
             await reply.close()
-        value = _read(data)
         if path == GENERATE:
             return value  # of our own engine
         _raise_error(value, reply)
@@ -128,6 +131,9 @@ class Computer:
             if not reply.headers.get("content-type", "").startswith("text/event-stream"):
                 raise MalformedError(f"{route.name} did not answer with a stream")
             return await (_joined_response(reply, emit) if path == RESPONSES else _joined(path, reply, emit))
+        except BrokenOffError:
+            reply.broke_off()
+            raise
         finally:
             await reply.close()
 
@@ -218,7 +224,7 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
             whole = response if isinstance(response, dict) else None
         emit(chunk)
     if whole is None:
-        raise MalformedError("the stream of the upstream broke off")
+        raise BrokenOffError("the stream of the upstream broke off")
     return check_shape(RESPONSES, whole)
 
 
@@ -226,6 +232,8 @@ def _read(data: bytes) -> Any:
     try:
         return read_answer(data)
     except ValueError:  # NaN and lone surrogates too: neither could be sent or recorded
+        if not data.rstrip().endswith(b"}"):
+            raise BrokenOffError("the upstream's answer broke off, or is not JSON") from None
         raise MalformedError("the upstream's answer is not JSON") from None
 
 

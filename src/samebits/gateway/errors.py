@@ -4,7 +4,8 @@ SamebitsError
 ├── UpstreamError                 an upstream did not answer as it should
 │   ├── UnreachableError          no connection, or it ended before an answer began
 │   ├── UpstreamTimeoutError      no answer in time; not sent again, since it may have been carried out
-│   ├── MalformedError            an answer that is not of its API, or that breaks off
+│   ├── MalformedError            an answer that is not of its API
+│   │   └── BrokenOffError        an answer that has no end
 │   ├── RestingError              it failed so often that it is left alone for a while
 │   └── RefusedError              it answered with an error, which is passed on
 ├── DriftError                    another model or fingerprint answered than before, and the policy refuses that
@@ -32,7 +33,11 @@ class UpstreamTimeoutError(UpstreamError):
 
 
 class MalformedError(UpstreamError):
-    """An answer that is not of its API, or that breaks off."""
+    """An answer that is not of its API."""
+
+
+class BrokenOffError(MalformedError):
+    """An answer that has no end: also one that ends in order, since a proxy may end what its server did not."""
 
 
 class RestingError(UpstreamError):

@@ -67,13 +67,17 @@ class UpstreamReply:
             self._upstream.failed()
             raise UpstreamTimeoutError(f"{self._name} did not complete its answer in time") from None
         except aiohttp.ClientError:
-            self._upstream.failed()
-            self._upstream.when_lost()
+            self.broke_off()
             raise MalformedError(f"the connection to {self._name} broke within the answer") from None
 
     def shown(self, text: str) -> str:
         """See ``Reply.shown``."""
         return self._upstream.shown(text)
+
+    def broke_off(self) -> None:
+        """See ``Reply.broke_off``: the server failed, and may be started anew."""
+        self._upstream.failed()
+        self._upstream.when_lost()
 
     async def drain(self) -> None:
         """See ``Reply.drain``."""
