@@ -100,6 +100,17 @@ def test_what_goes_to_a_file_without_a_name_is_refused(sqlite_url: str, lose: Ca
         assert [record.id for record in ledger.records()] == [make_entry(1).id, make_entry(3).id]
 
 
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "ledger.db-shm", "link"])
+def test_anchors_are_not_written_into_the_ledger(tmp_path: Path, name: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "ledger.db")
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with pytest.raises(InputError, match="the ledger itself"):
+        Ledger.open(url, anchors=tmp_path / name)
+    with Ledger.open(url, anchors=tmp_path / "ledger.db.anchors") as ledger:
+        ledger.append([make_entry(1)])
+    assert (tmp_path / "ledger.db.anchors").read_bytes().count(b"\n") == 1
+
+
 def use_read_only(folder: str, said: Any) -> None:
     """As a user without rights: root may write everywhere."""
     if os.geteuid() == 0:

@@ -125,6 +125,15 @@ def _check_file(path: Path, first: list[tuple[int, int]]) -> None:
     raise LedgerError(f"the ledger cannot be used: {said}; put it back, or start again")
 
 
+def is_part(engine: sa.Engine, path: Path) -> bool:
+    """Whether a file is the database, or one of those that SQLite keeps beside it."""
+    if engine.dialect.name != "sqlite":
+        return False
+    place = Path(str(engine.url.database)).resolve()
+    parts = [place.with_name(place.name + end) for end in ("", "-wal", "-shm", "-journal")]
+    return path.resolve() in parts or (path.exists() and any(p.exists() and path.samefile(p) for p in parts))
+
+
 def _turn_to_wal(connection: sqlite3.Connection) -> None:
     """Makes a new file one with a log; where another process does the same, SQLite does not wait but refuses."""
     deadline = time.monotonic() + BUSY_S
