@@ -162,15 +162,23 @@ def test_pruning_a_ledger_that_is_not_there_makes_none(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_export_replaces_neither_the_ledger_nor_a_device(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", [("ledger", "export", "--out"), ("ledger", "anchor", "--to"), ("replay", "--all", "--report")]
+)
+def test_nothing_is_written_into_the_ledger_that_is_not_a_record(
+    url: str, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     database = tmp_path / "ledger.db"
     before = database.read_bytes()
     link = tmp_path / "link"
     link.symlink_to(database)
-    for out in (database, link):
-        ran = samebits("ledger", "export", "--url", url, "--out", out)
-        assert (ran.returncode, "is the ledger itself" in ran.stderr) == (2, True)
+    for out in (database, link, tmp_path / "ledger.db-wal"):
+        ran = samebits(*command, out, "--url", url)
+        assert (ran.returncode, "is the ledger itself" in ran.stderr) == (2, True), ran.stderr
     assert database.read_bytes() == before
+
+
+def test_an_export_replaces_no_device(url: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with ThreadPoolExecutor(1) as beside:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -73,6 +74,57 @@ def test_a_block_of_another_server_than_samebits_proves_nothing(serve: Any, upst
     for seed in ("7", True, 2**63):
         upstream.answer = lambda _, seed=seed: chat(samebits=said | {"seed": seed})
         assert server.post(CHAT, **ask("Hm")).status_code == 502
+
+
+def test_a_block_that_comes_before_the_end_of_a_stream_is_nobodys(serve: Any, upstream: Stub) -> None:
+    server = serve()
+    upstream.answer = lambda _: chat(samebits={"level": "portable", "receipt_id": "made-up"})
+    chunks = server.stream(CHAT, **ask())
+    assert [chunk["samebits"]["level"] for chunk in chunks if "samebits" in chunk] == ["best-effort"]
+    response = {"id": "r", "output": [], "status": "completed", "samebits": {"receipt_id": "made-up"}}
+    upstream.answer = lambda _: [
+        {"type": f"response.{name}", "response": response} for name in ("created", "completed")
+    ]
+    text = server.post(RESPONSES, model="m", input="Hi", stream=True).text
+    assert "made-up" not in text
+    assert text.count('"samebits"') == 1
+
+
+KEY = "sk-of/the&upstream"
+BAD_KEY = {"message": f"bad key {KEY}", "code": KEY}
+
+
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("escape", ["/", "&", "s"])
+def test_an_error_does_not_quote_the_key_however_it_is_spelled(
+    serve: Any, upstream: Stub, monkeypatch: pytest.MonkeyPatch, status: int, escape: str
+) -> None:
+    monkeypatch.setenv("STUB_KEY", KEY)
+    text = json.dumps({"error": BAD_KEY}).replace(KEY, KEY.replace(escape, f"\\u{ord(escape):04x}"))
+    assert KEY not in text, "not exercised"
+    upstream.answer = raw(text, status)
+    error = serve(m={"api_key_env": "STUB_KEY", "attempts": 1}).post(CHAT, **ask()).json()["error"]
+    assert (error["message"], error["code"]) == ("bad key [key]", "[key]")
+
+
+@pytest.mark.parametrize(
+    ("path", "events"),
+    [
+        (CHAT, [{"choices": [{"index": 0, "delta": {"content": "B"}}]}, {"error": BAD_KEY}]),
+        (CHAT, [{"choices": [{"index": 0, "delta": {"content": "B"}}]}, {"error": f"bad key {KEY}"}]),
+        (RESPONSES, [{"type": "response.created", "response": {"id": "r"}}, {"type": "error", **BAD_KEY}]),
+        (RESPONSES, [{"type": "response.failed", "response": {"id": "r", "error": BAD_KEY}}]),
+    ],
+)
+def test_an_error_within_a_stream_does_not_quote_the_key(
+    serve: Any, upstream: Stub, monkeypatch: pytest.MonkeyPatch, path: str, events: list[Any]
+) -> None:
+    monkeypatch.setenv("STUB_KEY", KEY)
+    upstream.answer = lambda _: events
+    asked = ask() if path == CHAT else {"model": "m", "input": "Hi"}
+    text = serve(m={"api_key_env": "STUB_KEY"}).post(path, **asked, stream=True).text
+    assert "bad key [key]" in text
+    assert KEY not in text
 
 
 def test_an_answer_that_is_not_of_the_pinned_model_is_not_kept(serve: Any, upstream: Stub) -> None:

@@ -240,6 +240,31 @@ def test_all_routes_of_our_own_engine(serve: Any, llm: LLM, url: str) -> None:
     assert records(url)[-1][0].kind == "error"
 
 
+def test_who_steps_in_for_our_own_engine_gives_what_is_declared_for_it(
+    serve: Any, upstream: Stub, llm: LLM, url: str
+) -> None:
+    """Also where it is another samebits, which says more of itself."""
+    said = {"level": "portable", "fingerprint": "sha256:" + "ab" * 32, "seed": 4, "params": {}, "warnings": []}
+    upstream.answer = lambda _: chat(samebits=said)
+    models = {NAME: {"path": "given", "failover": ["m"]}}
+    server = serve(
+        {NAME: llm}, m={"api": "samebits"}, models=models, ledger={"url": url}, policy="any", max_choices=1,
+        policies={"any": {"failover": "any"}},
+    )  # fmt: skip
+    question = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+    with ThreadPoolExecutor(1) as pool, server.standing() as still:
+        ours = pool.submit(server.ok, CHAT, **question)
+        assert still.reached.wait(PATIENCE_S)
+        whole = server.ok(CHAT, **question)["samebits"]  # more than may be open
+        streamed = server.stream(CHAT, **question)[-1]["samebits"]
+        still.leave.set()
+        assert ours.result()["samebits"]["level"] == "portable"
+    for block in (whole, streamed):
+        assert block["gateway"]["route"] == "m"
+        assert (block["level"], block["fingerprint"], block["seed"]) == ("best-effort", "fp-1", 4)
+    assert [body["level"]["declared"] for _, body in records(url)] == ["best-effort", "best-effort", "portable"]
+
+
 def test_generate_has_streams_and_policies_beside_a_ledger(serve: Any, llm: LLM, url: str) -> None:
     rules = {"fixed": {"force": {"temperature": 0.5, "max_tokens": 3}, "seed": "derive"}, "judged": {"regex": "a"}}
     server = serve({NAME: llm}, ledger={"url": url}, policies=rules)

@@ -68,6 +68,12 @@ def test_the_block_says_what_is_promised_and_by_whom(serve: Any, upstream: Stub)
     assert response.json()["error"]["param"] == "determinism"
 
 
+def test_an_error_is_read_to_its_end(serve: Any, upstream: Stub) -> None:
+    upstream.answer = lambda _: (400, {"error": {"message": "x" * 500_000, "code": "too_long"}})
+    said = serve().post(CHAT, **ask("a")).json()["error"]
+    assert (said["code"], len(said["message"])) == ("too_long", 500_000)
+
+
 def test_a_fingerprint_is_never_null(serve: Any, upstream: Stub) -> None:
     upstream.answer = lambda _: chat(system_fingerprint=None)
     unknown, declared = serve(), serve(m={"fingerprint": "fp-own"})

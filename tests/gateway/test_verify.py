@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any
 
 import pytest
+from aiohttp import web
 from stub import Stub, chat
 from tests.gateway.conftest import ask
 from vllm_shapes import SERVER_INFO
 
+from samebits.errors import InputError
 from samebits.gateway import verify
 from waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
 ON = SERVER_INFO | {"vllm_env": {"VLLM_BATCH_INVARIANT": True}}
 OFF = SERVER_INFO | {"vllm_env": {"VLLM_BATCH_INVARIANT": False}}
 BATCH = {"api": "vllm", "level": "batch", "attempts": 1}
@@ -192,6 +196,42 @@ def test_a_proxy_that_finds_nobody_behind_it_says_that_the_server_is_lost(
     assert verified(server) is (None if status == 503 else True), "500 is of the server itself"
 
 
+PIECE = 'data: {"choices": [{"index": 0, "delta": {"content": "B"}}]}\n\n'
+END = 'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (CHAT, PIECE),
+        (CHAT, PIECE + END),
+        (CHAT, PIECE + END[:30]),
+        (CHAT, json.dumps(chat())[:90]),
+        (RESPONSES, 'data: {"type": "response.created", "response": {"id": "r"}}\n\n'),
+    ],
+    ids=["before its end", "before DONE", "within an event", "whole", "responses"],
+)
+def test_an_answer_without_an_end_that_a_proxy_ends_in_order_says_that_the_server_is_lost(
+    serve: Any, upstream: Stub, path: str, text: str
+) -> None:
+    server = serve(m=BATCH)
+    streams = text.startswith("data:")
+    upstream.silent = True
+    kind = "text/event-stream" if streams else "application/json"
+    upstream.answer = lambda _: web.Response(text=text, content_type=kind)
+    asked = ask() if path == CHAT else {"model": "m", "input": "Hi"}
+    assert '"code":"upstream_malformed"' in server.post(path, **asked, stream=streams).text
+    assert verified(server) is None
+    upstream.silent = False
+    wait_until(lambda: verified(server) is True)
+    # Negative control: what is no answer, but whole.
+    upstream.silent = True
+    upstream.answer = lambda _: web.Response(text='{"choices": NaN}', content_type="application/json")
+    assert server.post(CHAT, **ask()).json()["error"]["code"] == "upstream_malformed"
+    assert verified(server) is True
+    upstream.silent = False
+
+
 def test_one_that_failed_until_it_is_left_alone_is_lost(serve: Any, upstream: Stub) -> None:
     server = serve(m=BATCH | {"breaker_failures": 2, "breaker_seconds": 0.05})
     upstream.silent = True
@@ -202,6 +242,15 @@ def test_one_that_failed_until_it_is_left_alone_is_lost(serve: Any, upstream: St
     assert verified(server) is None
     upstream.silent = False
     wait_until(lambda: verified(server) is True)
+
+
+def test_what_a_server_says_of_itself_is_read_to_its_end(serve: Any, upstream: Stub) -> None:
+    """It comes in as many pieces as the network likes; half of it would say nothing."""
+    upstream.pages["/server_info"] = {"environment": "x" * 500_000} | OFF
+    with pytest.raises(InputError, match="deterministic mode"):
+        serve(m=BATCH)
+    upstream.pages["/server_info"] = {"environment": "x" * 500_000} | ON
+    assert verified(serve(m=BATCH)) is True
 
 
 def test_who_declares_nothing_that_needs_a_mode_is_not_asked(serve: Any, upstream: Stub) -> None:

@@ -6,10 +6,12 @@ import itertools
 import multiprocessing
 import os
 import resource
+import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +70,45 @@ def test_a_full_disk_loses_nothing_and_goes_on_later(sqlite_url: str, limit: int
         [record] = ledger.append([make_entry(123_456)])
         assert record.seq == stored + 1
         assert check(ledger).count == 0
+
+
+def replace(path: Path) -> None:
+    """As who restores a copy does: another file has the name."""
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").rename(path)
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, replace], ids=["removed", "replaced"])
+def test_what_goes_to_a_file_without_a_name_is_refused(sqlite_url: str, lose: Callable[[Path], None]) -> None:
+    """SQLite would go on writing into it, and all of that is gone with the process."""
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.append([make_entry(1)])
+        aside = path.with_name("aside")
+        aside.hardlink_to(path)
+        lose(path)
+        was_there = path.exists()
+        with pytest.raises(LedgerError, match="start again"):
+            ledger.append([make_entry(2)])
+        with ledger.engine.connect(), pytest.raises(LedgerError, match="start again"):  # by another connection
+            list(ledger.records())
+        assert path.exists() == was_there, "no new ledger is made in its place"
+        aside.rename(path)
+        assert ledger.append([make_entry(3)])[0].seq == 2, "it was put back"
+        assert check(ledger).count == 0
+    with Ledger.open(sqlite_url, readonly=True) as ledger:
+        assert [record.id for record in ledger.records()] == [make_entry(1).id, make_entry(3).id]
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.db-wal", "ledger.db-shm", "link"])
+def test_anchors_are_not_written_into_the_ledger(tmp_path: Path, name: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "ledger.db")
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    with pytest.raises(InputError, match="the ledger itself"):
+        Ledger.open(url, anchors=tmp_path / name)
+    with Ledger.open(url, anchors=tmp_path / "ledger.db.anchors") as ledger:
+        ledger.append([make_entry(1)])
+    assert (tmp_path / "ledger.db.anchors").read_bytes().count(b"\n") == 1
 
 
 def use_read_only(folder: str, said: Any) -> None:

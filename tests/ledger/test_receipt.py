@@ -18,7 +18,7 @@ from samebits.errors import InputError, ReceiptInvalid
 from samebits.ledger import Ledger, Privacy
 from samebits.ledger.body import seal
 from samebits.ledger.canonical import canonical, digest, read
-from samebits.ledger.chain import Head, link
+from samebits.ledger.chain import Head, hash_of, link
 from samebits.ledger.entry import Record
 from samebits.ledger.form import lost
 from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, Signer, read_public, read_signer, write_new
@@ -106,6 +106,10 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
         verify(canonical(outer), SIGNER.public)
 
 
+def altered(member: str, value: Any) -> dict[str, Any]:
+    return {"predicate": STATEMENT["predicate"] | {member: value}}
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -119,12 +123,16 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
             for changes in (
                 *(
                     [],
+                    {},
                     {"n": None},
                     {"n": {}},
                     {"n": {"origin": 5}},
                     {"n": {"origin": "x", "json": "1", "digest": None}},
                 ),
-                *({"n": {"origin": "x", "json": text}} for text in (5, "", "[]", '"text"', "NaN", "1e999", "1 2")),
+                *(
+                    {"n": {"origin": "x", "json": text}}
+                    for text in (5, "", "[]", '"text"', "NaN", "1e999", "1 2", " 1")
+                ),
                 *({"n": {"origin": "x", "digest": text}} for text in (5, "text", "sha256:00")),
                 {"n": {"origin": "x", "text": "x"}},
             )
@@ -143,6 +151,14 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
         {"predicate": STATEMENT["predicate"] | {"level": 5}},
         {"predicate": STATEMENT["predicate"] | {"seed": 1.5}},
         {"predicate": STATEMENT["predicate"] | {"seed": True}},
+        *(
+            {"predicate": STATEMENT["predicate"] | {"seed": seed}}
+            for seed in ("abc", "12", " 9223372036854775807", "9" * 5000)
+        ),
+        *(
+            {"predicate": STATEMENT["predicate"] | {"date": date}}
+            for date in ("yesterday", "20240726", "2024-07-26T00:00")
+        ),
         {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"time": "9" * 5000}}},
         {"predicate": STATEMENT["predicate"] | {"record": STATEMENT["predicate"]["record"] | {"time": "٣"}}},
     ],
@@ -150,6 +166,39 @@ def test_no_field_can_be_altered_without_the_key(receipt: bytes, path: tuple[Any
 def test_a_signed_statement_must_agree_with_itself(change: dict[str, Any]) -> None:
     with pytest.raises(ReceiptInvalid):
         verify(envelope(canonical(STATEMENT | change), SIGNER), SIGNER.public)
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("seq", 0),
+        ("seq", -5),
+        ("time", "007"),
+        ("time", "-0"),
+        ("id", ""),
+        ("id", 'a"b'),
+        ("tenant", ""),
+        ("prev", "x"),
+        ("body_digest", "x"),
+    ],
+)
+def test_a_header_of_no_record_is_refused_though_its_hash_is_right(member: str, value: Any) -> None:
+    """No ledger has such a record, and other verifiers would not agree on its hash."""
+    assert verify(envelope(canonical(with_header({})), SIGNER), SIGNER.public).record.seq == 42, "before"
+    with pytest.raises(ReceiptInvalid, match="header"):
+        verify(envelope(canonical(with_header({member: value})), SIGNER), SIGNER.public)
+
+
+def with_header(change: dict[str, Any]) -> dict[str, Any]:
+    """The statement with another header, and the hash that belongs to it."""
+    said = STATEMENT["predicate"]["record"] | change
+    record = vector_record()._replace(
+        **{name: said[name] for name in ("tenant", "seq", "id", "prev", "body_digest")}, time_ns=int(said["time"])
+    )
+    said |= {"hash": hash_of(record)}
+    [answer, _] = STATEMENT["subject"]
+    subjects = [answer, {"name": "record", "digest": {"sha256": said["hash"].removeprefix("sha256:")}}]
+    return STATEMENT | {"subject": subjects, "predicate": STATEMENT["predicate"] | {"record": said}}
 
 
 def test_a_record_that_does_not_tell_what_was_changed_has_a_receipt_of_version_1() -> None:

@@ -69,7 +69,12 @@ class BodyTooLargeError(SamebitsError):
 
 
 class DrainingError(SamebitsError):
-    """The server is about to end and takes nothing new."""
+    """The server is about to end and takes nothing new, or ends before an answer is complete."""
+
+
+def cut_off() -> DrainingError:
+    """The error of a request that is under way when the drain is over."""
+    return DrainingError("the server ended before the answer was complete")
 
 
 class DeadlineError(SamebitsError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,10 +11,10 @@ from typing import Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samebits.api.auth import DEFAULT_TENANT
-from samebits.api.errors import ClientGoneError, DeadlineError, error_response, failure, json_response
+from samebits.api.errors import ClientGoneError, DeadlineError, cut_off, error_response, failure, json_response
 from samebits.api.job import disconnected
 from samebits.api.service import Service
-from samebits.api.stream import NAMED, PLAIN
+from samebits.api.stream import NAMED, PLAIN, SEND_GRACE_S
 from samebits.errors import InputError, SamebitsError
 from samebits.gateway.call import PATHS, CacheAsked, Call
 from samebits.gateway.gateway import CACHE_HEADER, Gateway, Live, find_route
@@ -121,30 +122,52 @@ async def _unless_gone(gateway: Gateway, call: Call, receive: Receive) -> Any:
 
 
 async def _stream(answer: Live, receive: Receive, send: Send) -> None:
-    pump = asyncio.create_task(_pump(answer, send))
+    events = _Events(answer, send)
+    pump = asyncio.create_task(events.pump())
     gone = asyncio.create_task(disconnected(receive))
     try:
         await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
         if pump.done():
             pump.result()
+    except asyncio.CancelledError:  # the server ends
+        pump.cancel()
+        await asyncio.gather(pump, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):  # it may be the client that does not read
+            async with asyncio.timeout(SEND_GRACE_S):
+                await events.end(cut_off())
+        raise
     finally:
         pump.cancel()
         gone.cancel()
         answer.close()
 
 
-async def _pump(answer: Live, send: Send) -> None:
-    headers = [*_STREAM, *((name.encode(), value.encode()) for name, value in answer.headers.items())]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    last, events = b"", 0
-    try:
-        async for piece in answer.pieces:
-            events += piece.count(b"\n\n")  # their ends; JSON has no line feed
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-    except Exception as error:
-        style = NAMED if answer.named else PLAIN
-        last = style.encode(style.of_error(failure(error).body), events)
-    await send({"type": "http.response.body", "body": last, "more_body": False})
+class _Events:
+    """The events of an answer, on their way to a client."""
+
+    def __init__(self, answer: Live, send: Send) -> None:
+        self._answer, self._send = answer, send
+        self._sent = 0
+
+    async def pump(self) -> None:
+        """Sends all of them."""
+        headers = [*_STREAM, *((name.encode(), value.encode()) for name, value in self._answer.headers.items())]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        try:
+            async for piece in self._answer.pieces:
+                self._sent += piece.count(b"\n\n")  # their ends; JSON has no line feed
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        except Exception as error:
+            await self.end(error)
+        else:
+            await self.end(None)
+
+    async def end(self, error: Exception | None) -> None:
+        """Sends what is wrong as the last event, if anything is, and ends the stream."""
+        style, last = NAMED if self._answer.named else PLAIN, b""
+        if error is not None:
+            last = style.encode(style.of_error(failure(error).body), self._sent)
+        await self._send({"type": "http.response.body", "body": last, "more_body": False})
 
 
 def _cache_asked(value: bytes | None) -> CacheAsked | None:

@@ -27,6 +27,13 @@ class InnerReply:
         while (piece := await self._run.body.get()) is not _END:
             yield piece
 
+    def shown(self, text: str) -> str:
+        """See ``Reply.shown``: it was sent no key."""
+        return text
+
+    def broke_off(self) -> None:
+        """See ``Reply.broke_off``: nobody else has to know."""
+
     async def drain(self) -> None:
         """See ``Reply.drain``: there is no connection."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from samebits.api.auth import ApiKeys
-from samebits.api.errors import BodyTooLargeError, DrainingError, UnauthorizedError, error_response
+from samebits.api.errors import BodyTooLargeError, DrainingError, UnauthorizedError, cut_off, error_response
 from samebits.api.metrics import Metrics
 from samebits.api.service import Service
 from samebits.errors import SamebitsError
@@ -32,12 +33,12 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        start, status = time.perf_counter(), 500
+        start, status, started = time.perf_counter(), 500, False
 
         async def noted(message: Message) -> None:
-            nonlocal status
+            nonlocal status, started
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, started = message["status"], True
             await send(message)
 
         try:
@@ -47,6 +48,11 @@ class Gate:
                 await self._app(scope, receive, noted)
             else:
                 await self._counted(scope, receive, noted)
+        except asyncio.CancelledError:
+            if not self._service.draining:
+                raise
+            if not started:  # the drain is over, and this is the last word of the task
+                await error_response(cut_off())(scope, receive, noted)
         finally:
             route = getattr(scope.get("route"), "path", "unmatched")
             seconds = time.perf_counter() - start

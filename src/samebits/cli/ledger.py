@@ -33,6 +33,16 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
+def check_apart(ledger: Ledger, path: Path, field: str) -> None:
+    """Refuses to write into the ledger what is to be written beside it.
+
+    Raises:
+        InputError: the file is the ledger's.
+    """
+    if ledger.is_in(path):
+        raise InputError(f"{path} is the ledger itself", field=field, remedy="Name another file.")
+
+
 def open_ledger(url: str, *, readonly: bool = True) -> Ledger:
     """A ledger that exists."""
     from samebits.ledger import Ledger
@@ -245,8 +255,8 @@ def export(
     """Write records as lines of JSON, which can be imported and checked elsewhere."""
     with open_ledger(url) as ledger:
         check_chain_exists(ledger, tenant)
-        if out is not None and out.exists() and ledger.is_in(out):
-            raise InputError(f"{out} is the ledger itself", field="out", remedy="Name another file.")
+        if out is not None:
+            check_apart(ledger, out, "out")
         lines = map(_line, ledger.records(tenant))
         if out is None:
             for line in lines:
@@ -340,6 +350,7 @@ def anchor(
     from samebits.ledger.timestamp import stamp
 
     with open_ledger(url) as ledger:
+        check_apart(ledger, to, "to")
         heads = ledger.heads()
     anchors = Anchors(to)
     anchors.note_heads(heads)

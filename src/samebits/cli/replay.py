@@ -63,9 +63,11 @@ def replay(
     source = Source(config, model, profile)
     if url is None:
         raise InputError("is needed", field="url", remedy="Name the ledger, such as sqlite:///FILE.")
-    from samebits.cli.ledger import open_ledger
+    from samebits.cli.ledger import check_apart, open_ledger
 
     with open_ledger(url) as ledger:
+        if report is not None:
+            check_apart(ledger, report, "report")
         records = _chosen(ledger, what, key, request, share, sample_seed)
         if report is None:
             summary = run(records, source, together, None)

@@ -64,7 +64,8 @@ def block_of(plan: Plan, outcome: Outcome, cache: str, receipt_id: str | None) -
     own = outcome.whole.get("samebits") if config is None or config.api == "samebits" else None
     warnings = list(own.get("warnings", ())) if isinstance(own, dict) else []
     announced = _announcements(plan, outcome)
-    if plan.route.engine == "embedded" and isinstance(own, dict):
+    # Of our own engine, and not of an upstream that stepped in: that gives what is declared for it.
+    if plan.route.engine == outcome.route.engine == "embedded" and isinstance(own, dict):
         block = {**own, "params": _with_origins(plan, own.get("params", {})), "receipt_id": receipt_id}
     else:
         block = {

@@ -60,6 +60,14 @@ class Reply(Protocol):
         """
         ...
 
+    def shown(self, text: str) -> str:
+        """What may be shown of a text of the backend: not the key that it was sent."""
+        ...
+
+    def broke_off(self) -> None:
+        """Notes that the body has no end, though the connection ended in order."""
+        ...
+
     async def drain(self) -> None:
         """Waits a moment for the end of a body of which nothing more is wanted, so that its connection can be kept."""
         ...

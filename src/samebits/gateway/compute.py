@@ -12,6 +12,7 @@ from samebits.gateway.cache import Cache
 from samebits.gateway.call import Reply
 from samebits.gateway.check import check_response_id, check_shape, cut_short, texts_of
 from samebits.gateway.errors import (
+    BrokenOffError,
     DriftError,
     MalformedError,
     RefusedError,
@@ -108,13 +109,15 @@ class Computer:
         sent = {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
         reply = await _send(path, route, sent)
         try:
-            data = b"".join([piece async for piece in reply.pieces()])
+            value = _read(b"".join([piece async for piece in reply.pieces()]))
+        except BrokenOffError:
+            reply.broke_off()
+            raise
         finally:
             await reply.close()
-        value = _read(data)
         if path == GENERATE:
             return value  # of our own engine
-        _raise_error(value)
+        _raise_error(value, reply)
         return check_shape(path, value)
 
     async def _streamed(self, path: str, route: Route, body: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
@@ -128,6 +131,9 @@ class Computer:
             if not reply.headers.get("content-type", "").startswith("text/event-stream"):
                 raise MalformedError(f"{route.name} did not answer with a stream")
             return await (_joined_response(reply, emit) if path == RESPONSES else _joined(path, reply, emit))
+        except BrokenOffError:
+            reply.broke_off()
+            raise
         finally:
             await reply.close()
 
@@ -192,7 +198,7 @@ async def _joined(path: str, reply: Reply, emit: Emit) -> dict[str, Any]:
             joiner.done = True
             await reply.drain()
             break
-        _raise_error(chunk)
+        _raise_error(chunk, reply)
         joiner.add(chunk)
         emit(chunk)
     return check_shape(path, joiner.whole())
@@ -209,16 +215,16 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
         ):  # it becomes the name of the event, on a line of its own
             raise MalformedError("an event of the upstream has no name")
         if kind == "error":
-            raise RefusedError(502, {"error": _completed(chunk)}, {})
+            raise RefusedError(502, {"error": _completed(chunk, reply)}, {})
         response = chunk.get("response")
         if isinstance(response, dict):
             check_response_id(response)  # before it is handed out: a failure after that is recorded under it
         if kind in TERMINAL:
-            _raise_error(response)
+            _raise_error(response, reply)
             whole = response if isinstance(response, dict) else None
         emit(chunk)
     if whole is None:
-        raise MalformedError("the stream of the upstream broke off")
+        raise BrokenOffError("the stream of the upstream broke off")
     return check_shape(RESPONSES, whole)
 
 
@@ -226,21 +232,21 @@ def _read(data: bytes) -> Any:
     try:
         return read_answer(data)
     except ValueError:  # NaN and lone surrogates too: neither could be sent or recorded
+        if not data.rstrip().endswith(b"}"):
+            raise BrokenOffError("the upstream's answer broke off, or is not JSON") from None
         raise MalformedError("the upstream's answer is not JSON") from None
 
 
-def _raise_error(value: Any) -> None:
+def _raise_error(value: Any, reply: Reply) -> None:
     """An error that comes with status 200, or in the middle of a stream, is an error all the same."""
-    if isinstance(value, dict) and value.get("error"):
-        error = value["error"]
-        raise RefusedError(
-            502, {"error": _completed(error if isinstance(error, dict) else {"message": str(error)})}, {}
-        )
+    if isinstance(value, dict) and (error := value.get("error")):
+        said = error if isinstance(error, dict) else {"message": str(error)}
+        raise RefusedError(502, {"error": _completed(said, reply)}, {})
 
 
-def _completed(error: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(error: Mapping[str, Any], reply: Reply) -> dict[str, Any]:
     defaults = {"message": "the upstream failed", "type": "server_error", "param": None, "code": "upstream_error"}
-    return {**defaults, **stated(error)}
+    return {**defaults, **stated(error, reply.shown)}
 
 
 def _text(value: object) -> str | None:

@@ -4,7 +4,8 @@ SamebitsError
 ├── UpstreamError                 an upstream did not answer as it should
 │   ├── UnreachableError          no connection, or it ended before an answer began
 │   ├── UpstreamTimeoutError      no answer in time; not sent again, since it may have been carried out
-│   ├── MalformedError            an answer that is not of its API, or that breaks off
+│   ├── MalformedError            an answer that is not of its API
+│   │   └── BrokenOffError        an answer that has no end
 │   ├── RestingError              it failed so often that it is left alone for a while
 │   └── RefusedError              it answered with an error, which is passed on
 ├── DriftError                    another model or fingerprint answered than before, and the policy refuses that
@@ -13,7 +14,7 @@ SamebitsError
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from samebits.errors import SamebitsError
@@ -32,7 +33,11 @@ class UpstreamTimeoutError(UpstreamError):
 
 
 class MalformedError(UpstreamError):
-    """An answer that is not of its API, or that breaks off."""
+    """An answer that is not of its API."""
+
+
+class BrokenOffError(MalformedError):
+    """An answer that has no end: also one that ends in order, since a proxy may end what its server did not."""
 
 
 class RestingError(UpstreamError):
@@ -77,11 +82,15 @@ class NotValidError(SamebitsError):
         self.attempts = tuple(attempts)
 
 
-def stated(error: Mapping[str, Any]) -> dict[str, Any]:
-    """Of another server's error object what is of OpenAI's form: four texts; some servers give numbers as codes."""
+def stated(error: Mapping[str, Any], shown: Callable[[str], str]) -> dict[str, Any]:
+    """Of another server's error object what is of OpenAI's form: four texts; some servers give numbers as codes.
+
+    Args:
+        shown: from a text to what may be shown of it, after JSON was read: an escape may stand for any character.
+    """
     given = {name: error.get(name) for name in ("message", "type", "param", "code")}
     return {
-        name: value if isinstance(value, str) else str(value)
+        name: shown(value if isinstance(value, str) else str(value))
         for name, value in given.items()
         if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from samebits.gateway.errors import MalformedError
+from samebits.gateway.errors import BrokenOffError, MalformedError
 from samebits.gateway.json_body import read_answer, write_json
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -17,7 +17,8 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, A
     """The JSON of each event as it is complete, and None for ``[DONE]``. Comments and other fields are passed over.
 
     Raises:
-        MalformedError: the data of an event is no JSON object, or has no end.
+        MalformedError: the data of an event is no JSON object, or too long.
+        BrokenOffError: it ends within an event.
     """
     rest, data = b"", b""
     async for piece in pieces:
@@ -32,8 +33,11 @@ async def read_events(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, A
                 yield _parsed(data)
                 data = b""
     if data or rest.startswith(b"data:"):  # some servers leave out the last empty line
-        last = data or rest[5:].strip()
-        yield _parsed(last)
+        try:
+            last = _parsed(data or rest[5:].strip())
+        except MalformedError:
+            raise BrokenOffError("the stream of the upstream broke off") from None
+        yield last
 
 
 def _parsed(data: bytes) -> dict[str, Any] | None:

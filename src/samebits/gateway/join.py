@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from samebits.gateway.errors import MalformedError
+from samebits.gateway.errors import BrokenOffError, MalformedError
 from samebits.ledger.routes import CHAT
 
 _EVERYWHERE: Final = ("id", "object", "created", "model", "system_fingerprint", "service_tier")
@@ -68,10 +68,10 @@ class Joiner:
         """The answer.
 
         Raises:
-            MalformedError: the stream broke off.
+            BrokenOffError: the stream broke off.
         """
         if not self.done or not self.ended:
-            raise MalformedError("the stream of the upstream broke off")
+            raise BrokenOffError("the stream of the upstream broke off")
         choices = [self._choices[index] for index in sorted(self._choices)]
         for choice in choices:
             for call in (choice.get("message") or {}).get("tool_calls") or ():

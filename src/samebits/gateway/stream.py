@@ -109,8 +109,8 @@ class Stream:
             if not isinstance(response, dict):
                 return dict(chunk)
             self._shown = shown_id(RESPONSES, route, response.get("id"), self._id)
-            return {**chunk, "response": {**response, "id": self._shown}}
-        sent = {**chunk, "id": self._id}
+            return {**chunk, "response": {**_without_block(response), "id": self._shown}}
+        sent = {**_without_block(chunk), "id": self._id}
         if sent.get("system_fingerprint", "") is None:
             del sent["system_fingerprint"]
         # Not the one of an earlier answer: some servers state theirs at the end only, and it may have moved.
@@ -138,6 +138,11 @@ def _ends(chunk: Chunk) -> bool:
     return any(isinstance(c, dict) and c.get("finish_reason") is not None for c in chunk.get("choices") or ())
 
 
+def _without_block(sent: Mapping[str, Any]) -> dict[str, Any]:
+    """What an upstream sent without a block ``samebits``: ours stands at the end, and is no other's word."""
+    return {name: value for name, value in sent.items() if name != "samebits"}
+
+
 def _put_block(chunks: list[Chunk], block: Mapping[str, Any], named: bool) -> None:
     if named:
         for chunk in chunks:
@@ -145,7 +150,5 @@ def _put_block(chunks: list[Chunk], block: Mapping[str, Any], named: bool) -> No
                 chunk["response"] = {**chunk["response"], "samebits": block}
         return
     last = max((i for i, chunk in enumerate(chunks) if chunk.get("choices")), default=None)
-    for i, chunk in enumerate(chunks):
-        chunk.pop("samebits", None)
-        if i == last:
-            chunk["samebits"] = block
+    if last is not None:
+        chunks[last]["samebits"] = block

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -67,9 +67,17 @@ class UpstreamReply:
             self._upstream.failed()
             raise UpstreamTimeoutError(f"{self._name} did not complete its answer in time") from None
         except aiohttp.ClientError:
-            self._upstream.failed()
-            self._upstream.when_lost()
+            self.broke_off()
             raise MalformedError(f"the connection to {self._name} broke within the answer") from None
+
+    def shown(self, text: str) -> str:
+        """See ``Reply.shown``."""
+        return self._upstream.shown(text)
+
+    def broke_off(self) -> None:
+        """See ``Reply.broke_off``: the server failed, and may be started anew."""
+        self._upstream.failed()
+        self._upstream.when_lost()
 
     async def drain(self) -> None:
         """See ``Reply.drain``."""
@@ -209,22 +217,20 @@ class Upstream:
         if not 400 <= response.status <= 599:  # no answer, and no error that a client could understand
             response.close()
             raise MalformedError(f"{self.name} answered with HTTP {response.status}; redirects are not followed")
+        data = bytearray()
         try:
-            data = await response.content.read(MOST_ERROR)
+            await _read_into(data, response)
         except (aiohttp.ClientError, TimeoutError):
-            data = b""
+            pass  # what came of it may say enough
         finally:
             response.release()
         headers = {name: response.headers[name] for name in PASSED_ON if name in response.headers}
-        raise RefusedError(response.status, self._error_body(response.status, data), headers)
+        raise RefusedError(response.status, self._error_body(response.status, bytes(data)), headers)
 
     def _error_body(self, status: int, data: bytes) -> dict[str, Any]:
         """OpenAI's error body with all four keys; the key, which servers like to quote, is taken out."""
-        text = data.decode("utf-8", "replace")
-        if self._key is not None:
-            text = self._key.scrub(text)
         try:
-            said = json.loads(text)
+            said = json.loads(data.decode("utf-8", "replace"))
         except (ValueError, RecursionError):
             said = None
         error = said.get("error") if isinstance(said, dict) else None
@@ -233,7 +239,11 @@ class Upstream:
             error = {"message": message if isinstance(message, str) else f"{self.name} answered with HTTP {status}"}
         kind = "invalid_request_error" if status < 500 else "server_error"
         defaults = {"message": f"HTTP {status}", "type": kind, "param": None, "code": f"upstream_{status}"}
-        return {"error": {**defaults, **stated(error)}}
+        return {"error": {**defaults, **stated(error, self.shown)}}
+
+    def shown(self, text: str) -> str:
+        """A text of the server without the key."""
+        return text if self._key is None else self._key.scrub(text)
 
     async def ask(self, url: str, timeout: float) -> Any:
         """What the server says at an address of its own; None where it says nothing in JSON.
@@ -247,11 +257,23 @@ class Upstream:
             async with self._session.get(url, timeout=limit, proxy=self._proxy, allow_redirects=False) as response:
                 if response.status >= 500:
                     raise UnreachableError(f"{self.name} cannot say what it is: HTTP {response.status}")
-                return json.loads(await response.content.read(MOST_ERROR)) if response.status == 200 else None
+                if response.status != 200:
+                    return None
+                data = bytearray()
+                await _read_into(data, response)
+                return json.loads(data)
         except (ValueError, RecursionError):
             return None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{self.name} cannot be reached: {type(error).__name__}") from None
+
+
+async def _read_into(data: bytearray, response: aiohttp.ClientResponse) -> None:
+    """Adds a body to ``data``, up to ``MOST_ERROR`` bytes. It comes in as many pieces as the network likes."""
+    async for piece in response.content.iter_any():
+        data += piece[: MOST_ERROR - len(data)]
+        if len(data) == MOST_ERROR:
+            return
 
 
 def _proxy_of(url: str) -> str | None:
@@ -277,8 +299,3 @@ def _passes(error: Exception, deadline: float) -> bool | float:
     if wait is None:
         return True
     return wait if wait <= LONGEST_WAIT_S and time.monotonic() + wait < deadline else False
-
-
-def refusal_of(status: int, body: Mapping[str, Any]) -> RefusedError:
-    """The error of an answer that has status 200 and yet is one."""
-    return RefusedError(status, body, {})

@@ -74,9 +74,11 @@ def connect(url: str, *, readonly: bool) -> sa.Engine:
 
 def _sqlite(url: URL, readonly: bool) -> sa.Engine:
     path = Path(str(url.database)).absolute()
+    first: list[tuple[int, int]] = []  # the file that was opened first; later connections are to none but that
 
     def open_file() -> sqlite3.Connection:
-        uri = f"{path.as_uri()}?mode={_mode(path) if readonly else 'rwc'}"
+        _check_file(path, first)
+        uri = f"{path.as_uri()}?mode={_mode(path) if readonly else 'rw' if first else 'rwc'}"
         return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
     # Parameters are hidden, since they hold what was asked and answered, and errors get logged.
@@ -87,17 +89,49 @@ def _sqlite(url: URL, readonly: bool) -> sa.Engine:
         if readonly:
             return
         _turn_to_wal(connection)
+        first[:] = first or [_identity(path)]
         # A pruned body is overwritten. A commit returns when the disk has the log.
         for pragma in ("secure_delete=ON", "synchronous=FULL"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
+        _check_file(path, first)
         # A writer takes its lock at once: one that has read first could not wait for another.
         writes = connection.get_execution_options().get("samebits_writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _check_file(path: Path, first: list[tuple[int, int]]) -> None:
+    """Refuses to go on without the file that was opened: SQLite would write into one that has no name any more, and is
+    gone with the process.
+
+    Raises:
+        LedgerError: it was removed, or another one stands in its place.
+    """
+    try:
+        if not first or _identity(path) == first[0]:
+            return
+        said = "another file stands in place of the one that was opened"
+    except OSError as error:
+        said = f"its file cannot be found any more ({error.strerror})"
+    raise LedgerError(f"the ledger cannot be used: {said}; put it back, or start again")
+
+
+def is_part(engine: sa.Engine, path: Path) -> bool:
+    """Whether a file is the database, or one of those that SQLite keeps beside it."""
+    if engine.dialect.name != "sqlite":
+        return False
+    place = Path(str(engine.url.database)).resolve()
+    parts = [place.with_name(place.name + end) for end in ("", "-wal", "-shm", "-journal")]
+    return path.resolve() in parts or (path.exists() and any(p.exists() and path.samefile(p) for p in parts))
 
 
 def _turn_to_wal(connection: sqlite3.Connection) -> None:

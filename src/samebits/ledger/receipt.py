@@ -8,12 +8,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import date
 from typing import Any, Final
 
 from samebits.errors import InputError, ReceiptInvalid
-from samebits.ledger.canonical import canonical, read
+from samebits.ledger.canonical import EXACT, canonical, read
 from samebits.ledger.chain import hash_of, intact
-from samebits.ledger.entry import DIGEST, Digests, Record
+from samebits.ledger.entry import DIGEST, MOST_TENANT, PUBLIC_ID, Digests, Record
 from samebits.ledger.keys import PublicKey, Signer
 from samebits.ledger.told_changes import are_told, is_told, told
 
@@ -30,7 +31,8 @@ _PREDICATES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _MODEL: Final = ("name", "revision", "fingerprint", "engine")
 _DIGESTS: Final = (*(field.name for field in fields(Digests)), "request", "answer", "error")
-_TIME: Final = re.compile(r"-?[0-9]{1,20}")
+_TIME: Final = re.compile(r"0|-?[1-9][0-9]{0,19}")
+_LARGE: Final = re.compile(r"-?[1-9][0-9]{15,4299}")  # a seed that is written as a text; Python reads 4300 digits
 MOST_BYTES: Final = 1 << 20
 
 
@@ -214,7 +216,8 @@ def _check_predicate(predicate: Mapping[str, Any]) -> None:
     good = (
         isinstance(predicate["route"], str)
         and _are_texts(predicate["date"], predicate["level"])
-        and type(predicate["seed"]) in (int, str, type(None))
+        and _is_seed(predicate["seed"])
+        and _is_date(predicate["date"])
         and isinstance(model, dict)
         and set(model) == set(_MODEL)
         and _are_texts(*model.values())
@@ -231,12 +234,34 @@ def _are_texts(*values: object) -> bool:
     return all(value is None or isinstance(value, str) for value in values)
 
 
+def _is_seed(value: object) -> bool:
+    if isinstance(value, str):
+        return bool(_LARGE.fullmatch(value)) and abs(int(value)) > EXACT
+    return value is None or type(value) is int
+
+
+def _is_date(value: object) -> bool:
+    try:
+        return value is None or date.fromisoformat(str(value)).isoformat() == value
+    except ValueError:
+        return False
+
+
 def _record(said: object) -> Record:
     if not isinstance(said, dict) or set(said) != set(_HEADER):
         raise ReceiptInvalid("the record has other fields than it must have")
     texts = [said[name] for name in _HEADER if name != "seq"]
-    good = all(isinstance(text, str) for text in texts) and type(said["seq"]) is int
-    if not good or not _TIME.fullmatch(said["time"]) or said["kind"] != "answer":
+    good = (
+        all(isinstance(text, str) for text in texts)
+        and type(said["seq"]) is int
+        and said["seq"] > 0
+        and said["kind"] == "answer"
+        and _TIME.fullmatch(said["time"])
+        and PUBLIC_ID.fullmatch(said["id"])
+        and 0 < len(said["tenant"]) <= MOST_TENANT
+        and all(DIGEST.fullmatch(said[name]) for name in ("prev", "body_digest", "hash"))
+    )
+    if not good:
         raise ReceiptInvalid("the record's header is not that of an answer")
     return Record(
         tenant=said["tenant"],

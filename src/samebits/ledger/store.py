@@ -13,12 +13,12 @@ from typing import Final, Self
 
 import sqlalchemy as sa
 
-from samebits.errors import LedgerError
+from samebits.errors import InputError, LedgerError
 from samebits.ledger.anchors import Anchors
 from samebits.ledger.body import Sealed, seal
 from samebits.ledger.canonical import EXACT
 from samebits.ledger.chain import Head, link, typed
-from samebits.ledger.database import connect, insert_into, reading, writing
+from samebits.ledger.database import connect, insert_into, is_part, reading, writing
 from samebits.ledger.entry import Entry, Record
 from samebits.ledger.privacy import Privacy
 from samebits.ledger.tables import heads, records
@@ -79,6 +79,10 @@ class Ledger:
         """
         engine = connect(url, readonly=readonly)
         try:
+            if anchors is not None and is_part(
+                engine, Path(anchors)
+            ):  # SQLite would write over the lines, or read them
+                raise InputError("is the ledger itself", field="ledger.anchors", remedy="Name another file.")
             noted = None if anchors is None else Anchors(Path(anchors), clock)
         except BaseException:
             engine.dispose()
@@ -177,9 +181,8 @@ class Ledger:
             return read_one(connection, tenant, seq)
 
     def is_in(self, path: Path) -> bool:
-        """Whether a file that exists is the database of this ledger."""
-        place = self.engine.url.database if self.engine.dialect.name == "sqlite" else None
-        return place is not None and path.samefile(place)
+        """Whether a file is the database of this ledger, or a part of it."""
+        return is_part(self.engine, path)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

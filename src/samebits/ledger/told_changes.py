@@ -24,7 +24,7 @@ def told(body: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
     """By field ``origin``, and unless it was left out ``json``, the text of a number, true, false or null, or else
     ``digest``, which is null where what is stored is not what was sent. None where nothing was changed.
     """
-    if body["changes"] is None:
+    if not body["changes"]:
         return None
     changes: Mapping[str, Mapping[str, Any]] = restored(body["changes"], body["changes_form"])
     return {name: {"origin": change["origin"], **_value(change)} for name, change in changes.items()}
@@ -44,7 +44,7 @@ def _value(change: Mapping[str, Any]) -> dict[str, str | None]:
 
 def are_told(value: object) -> bool:
     """Whether it is what ``told`` gives."""
-    return value is None or (isinstance(value, dict) and all(map(_is_told, value.values())))
+    return value is None or (isinstance(value, dict) and bool(value) and all(map(_is_told, value.values())))
 
 
 def _is_told(change: object) -> bool:
@@ -65,6 +65,8 @@ def _is_told(change: object) -> bool:
 
 def _read(text: str) -> Any:
     value = json.loads(text, parse_float=number, parse_constant=_refuse)
+    if text != text.strip():
+        raise ValueError("has white space, which is not sent")
     if not (value is None or isinstance(value, bool | int | float)) or (isinstance(value, float) and math.isinf(value)):
         raise ValueError("is no number, true, false or null")
     return value
