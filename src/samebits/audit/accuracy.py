@@ -63,11 +63,6 @@ class Accuracy:
         """Best minus worst pass; None with fewer than two."""
         return max(self.passes) - min(self.passes) if len(self.passes) > 1 else None
 
-    @property
-    def deviation(self) -> float | None:
-        """Standard deviation of the passes (n − 1); None with fewer than two."""
-        return float(np.std(self.passes, ddof=1)) if len(self.passes) > 1 else None
-
 
 def accuracy(observations: Sequence[Observation], *, confidence: float = CONFIDENCE) -> Accuracy | None:
     """Accuracy of one target; None where no prompt expects an answer.

@@ -80,12 +80,6 @@ class Factor:
     exercise: Exercise | None = None
     confounded: tuple[str, ...] = ()
 
-    @property
-    def effect(self) -> float:
-        """Largest minus smallest rate of departures of its levels."""
-        rates = [level.rate for level in self.levels]
-        return max(rates) - min(rates) if rates else 0.0
-
 
 @dataclass(frozen=True)
 class Attribution:

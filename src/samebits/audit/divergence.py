@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from samebits.audit.observation import Observation
@@ -46,13 +45,6 @@ class Divergence:
     def first(self) -> int | None:
         """The earliest place; None where all are equal."""
         return self.places[0] if self.places else None
-
-    def quantile(self, share: float) -> int | None:
-        """The place by which this share of the pairs that part has parted; None where all are equal."""
-        if not self.places:
-            return None
-        totals = list(accumulate(self.pairs))
-        return self.places[min(bisect_right(totals, share * totals[-1] - 1e-9), len(totals) - 1)]
 
     def survival(self, length: int) -> float:
         """Share of pairs that agree in the first `length` places, or as far as both go."""

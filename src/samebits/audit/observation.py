@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,21 +179,6 @@ def from_line(line: str) -> Observation:
     if not isinstance(raw, dict):
         raise _refusal("line", "not a JSON object")
     return Observation(**_fields("", raw, _READERS, required=("target", "prompt_id", "run")))
-
-
-def read_observations(lines: Iterable[str]) -> Iterator[Observation]:
-    """The observations of the lines, one at a time.
-
-    Raises:
-        InputError: a line is not one; its number, from 1, is in the message.
-    """
-    for number, line in enumerate(lines, 1):
-        try:
-            yield from_line(line)
-        except InputError as error:
-            raise InputError(
-                f"{error.field} in line {number}: {error}", field="observations", remedy="See the line named."
-            ) from None
 
 
 def _refusal(name: str, message: str) -> InputError:

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -277,8 +277,3 @@ def _passes(error: Exception, deadline: float) -> bool | float:
     if wait is None:
         return True
     return wait if wait <= LONGEST_WAIT_S and time.monotonic() + wait < deadline else False
-
-
-def refusal_of(status: int, body: Mapping[str, Any]) -> RefusedError:
-    """The error of an answer that has status 200 and yet is one."""
-    return RefusedError(status, body, {})
