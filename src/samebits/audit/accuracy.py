@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.audit.intervals import CONFIDENCE, Estimate, ShareEstimate, mean_interval
-from samebits.audit.observation import Observation
+from samebits.audit.observation import Condition, Observation
 from samebits.audit.ranges import Count, Share
 from samebits.audit.views import by_prompt
 
@@ -78,7 +78,7 @@ def accuracy(observations: Sequence[Observation], *, confidence: float = CONFIDE
         return None
     items = tuple(_flips(prompt_id, runs) for prompt_id, runs in grouped.items())
     shares = np.array([item.correct / item.runs for item in items])
-    passes: dict[tuple[tuple[tuple[str, str], ...], int], dict[str, bool]] = {}
+    passes: dict[tuple[Condition, int], dict[str, bool]] = {}
     for prompt_id, runs in grouped.items():
         for o in runs:
             passes.setdefault((o.condition, o.run), {})[prompt_id] = o.correct is True

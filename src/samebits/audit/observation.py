@@ -17,6 +17,8 @@ from typing import Any
 from samebits.audit.ranges import MOST
 from samebits.errors import InputError
 
+# (factor, level) pairs, sorted by factor.
+Condition = tuple[tuple[str, str], ...]
 # Factors that an experiment sets, and what their levels mean. Others may be added; the analysis treats all alike.
 FACTORS: Mapping[str, str] = {
     "concurrency": "requests of the plan in flight at once: 1, 8, 32 …",
@@ -75,7 +77,7 @@ class Observation:
         target: name of the target.
         prompt_id: which prompt.
         run: counts the requests with the same target, prompt and condition, from 0.
-        condition: (factor, level) pairs, sorted by factor; see FACTORS and `as_condition`.
+        condition: see FACTORS and `as_condition`.
         text: the answer; None exactly when the request failed.
         token_ids: ids of the answer.
         tokens: texts of the tokens of the answer, for targets that tell these and no ids, or both.
@@ -98,7 +100,7 @@ class Observation:
     target: str
     prompt_id: str
     run: int
-    condition: tuple[tuple[str, str], ...] = ()
+    condition: Condition = ()
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
     tokens: tuple[str, ...] | None = None
@@ -141,9 +143,14 @@ class Observation:
         return self.error is not None
 
 
-def as_condition(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def as_condition(levels: Mapping[str, str]) -> Condition:
     """Factor → level, as `Observation.condition` holds it."""
     return tuple(sorted(levels.items()))
+
+
+def level_order(level: str) -> tuple[int, float, str]:
+    """A key that sorts levels: numbers by value, before words by letters (off and cold before on and warm)."""
+    return (0, float(level), level) if level.isdecimal() else (1, 0.0, level)
 
 
 def to_line(observation: Observation) -> str:
@@ -266,7 +273,7 @@ def _best(name: str, value: Any) -> tuple[tuple[tuple[str, float], ...], ...]:
         raise _refusal(name, "is not made of pairs") from None
 
 
-def _condition(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+def _condition(name: str, value: Any) -> Condition:
     return as_condition({factor: _text(name, level) for factor, level in _object(name, value).items()})
 
 
