@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
@@ -57,7 +57,7 @@ class Judgement:
 
     answer: str | None
     correct: bool | None
-    parsed: str | None = field(default=None)
+    parsed: str | None = None
 
 
 def judge(prompt: Prompt, text: str) -> Judgement:

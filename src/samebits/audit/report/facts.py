@@ -121,7 +121,7 @@ def asked(document: Document) -> Pairs:
     top = (
         "not asked for"
         if e.top_logprobs is None
-        else f"with the {counted(e.top_logprobs or 0, 'best token')}, or as many as a target takes"
+        else f"with the {counted(e.top_logprobs, 'best token')}, or as many as a target takes"
     )
     return (
         ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''}"),
