@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -175,8 +176,7 @@ def _refusal(message: str) -> InputError:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise InputError(f"stands twice in one object: {twice!r:.{MOST_SHOWN}}", field="body", remedy="Send it once.")
     return result
 

@@ -42,7 +42,6 @@ MOST_ANSWER: Final = 256 << 20  # bytes of an answer
 MOST_ERROR: Final = 1 << 20  # bytes of an error that are read
 LONGEST_WAIT_S: Final = 30.0  # an upstream that asks for more is believed, and the request fails at once
 PASSED_ON: Final = ("retry-after", "retry-after-ms")
-PASSING: Final = frozenset({429})  # and everything from 500
 ABSENT: Final = frozenset({502, 503, 504})  # what proxies answer in place of a server that is not there
 
 
@@ -271,7 +270,7 @@ def _passes(error: Exception, deadline: float) -> bool | float:
     """Whether to send once more: True with the usual wait, a number with that one."""
     if isinstance(error, UnreachableError):
         return True
-    if not isinstance(error, RefusedError) or not (error.status in PASSING or error.status >= 500):
+    if not isinstance(error, RefusedError) or not error.passes:
         return False
     wait = asked_wait(error.headers, time.time())
     if wait is None:
