@@ -9,15 +9,14 @@ import logging
 import socket
 import struct
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 import stamina
 
 from samebits.audit.targets.keys import ApiKey, read_key
+from samebits.audit.targets.proxy import proxy_url
 from samebits.audit.targets.retry import asked_wait
 from samebits.gateway.breaker import Breaker
 from samebits.gateway.errors import (
@@ -111,7 +110,7 @@ class Upstream:
         self.name = name
         self._key: ApiKey | None = read_key(env=config.api_key_env, file=None)
         self._session: aiohttp.ClientSession | None = None
-        self._proxy = _proxy_of(config.base)
+        self._proxy = proxy_url(config.base)  # looked up once; aiohttp would read files each time
 
     async def open(self) -> None:
         """Makes it ready; nothing is sent."""
@@ -251,14 +250,6 @@ class Upstream:
             return None
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UnreachableError(f"{self.name} cannot be reached: {type(error).__name__}") from None
-
-
-def _proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for an address. Looked up once; aiohttp would read files each time."""
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
 
 
 def _kind(error: UpstreamError) -> str:
