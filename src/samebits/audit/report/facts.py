@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from samebits.audit.metrics import Metrics
 from samebits.audit.observation import FACTORS
 from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.words import estimate, interval, share, told
@@ -48,7 +49,7 @@ DEFINITIONS: Final[Pairs] = (
 )
 
 
-def views_table(target: TargetDocument) -> Table:
+def views_table(metrics: Metrics) -> Table:
     """A row for each of the seven views."""
     head = (
         "equal in",
@@ -69,7 +70,7 @@ def views_table(target: TargetDocument) -> Table:
             share(v.modal_share.value),
             share(v.total_agreement.value),
         )
-        for v in target.metrics.views
+        for v in metrics.views
     )
     return Table(head, rows)
 

@@ -148,7 +148,7 @@ def _section(name: str, target: TargetDocument) -> Section:
         kind=kind,
         tiles=_tiles(target),
         causes=tuple(f"What moves the {a.view}: {', '.join(a.causes)}." for a in target.attributions if a.causes),
-        views=views_table(target),
+        views=views_table(m),
         attributions=tuple(_causes(a) for a in target.attributions),
         seeds=seed_facts(target),
         accuracy=accuracy_facts(target),
