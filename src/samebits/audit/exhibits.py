@@ -108,13 +108,15 @@ class Parting:
 
 @dataclass(frozen=True)
 class Exhibits:
-    """Attributes:
-    runs: which text each run got.
-    unique_by_concurrency: by rising level; empty where the concurrency was not set.
-    partings: the earliest one of each prompt, those that part earliest first, MOST_PARTINGS at most.
-    partings_left_out: prompts with a parting that is not among these.
-    began, ended: seconds since 1970; None where no times are known.
-    retries: requests that were sent again.
+    """What a report shows of a target beside its measures.
+
+    Attributes:
+        runs: which text each run got.
+        unique_by_concurrency: by rising level; empty where the concurrency was not set.
+        partings: the earliest one of each prompt, those that part earliest first, MOST_PARTINGS at most.
+        partings_left_out: prompts with a parting that is not among these.
+        began, ended: seconds since 1970; None where no times are known.
+        retries: requests that were sent again.
     """
 
     runs: RunMap

@@ -30,12 +30,8 @@ BEGIN: Final = f'{{"journal":"{FORMAT}"'.encode()  # how each begins
 SYNC_LINES: Final = 256
 SYNC_S: Final = 1.0
 REMEDY: Final = "Name another file for a new audit, or repeat the command that began this one."
+# Target, prompt, run, condition: what tells an observation from all others of its audit.
 Key = tuple[str, str, int, Condition]
-
-
-def key_of(observation: Observation) -> Key:
-    """What tells an observation from all others of its audit."""
-    return observation.target, observation.prompt_id, observation.run, observation.condition
 
 
 @dataclass

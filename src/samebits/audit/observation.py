@@ -62,7 +62,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Attributes: started (seconds since 1970), first_token_s (None unless streamed) and total_s since then."""
+    """When an answer came.
+
+    Attributes:
+        started: seconds since 1970.
+        total_s: seconds from then to the end.
+        first_token_s: seconds from then to the first piece; None unless streamed.
+    """
 
     started: float
     total_s: float

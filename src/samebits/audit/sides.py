@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from samebits.audit.compare import Comparison, McNemar
-from samebits.audit.journal import key_of, read_head, read_journal
+from samebits.audit.journal import read_head, read_journal
 from samebits.audit.metrics import fingerprints
 from samebits.audit.observation import Observation
 from samebits.audit.plan import read_experiment
@@ -51,7 +51,7 @@ class Side:
 
     @property
     def missing(self) -> int:
-        return max(0, self.planned - len({key_of(o) for o in self.observations}))
+        return max(0, self.planned - len({(o.prompt_id, o.run, o.condition) for o in self.observations}))
 
     @property
     def levels(self) -> dict[str, set[str]]:

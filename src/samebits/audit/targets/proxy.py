@@ -9,7 +9,12 @@ from urllib.request import getproxies, proxy_bypass
 
 @dataclass(frozen=True)
 class Proxy:
-    """Attributes: url (without user), user (None: none is asked for), password."""
+    """A proxy.
+
+    Attributes:
+        url: without user and password.
+        user, password: those that it asks for; None where it asks for none.
+    """
 
     url: str
     user: str | None = None
