@@ -214,7 +214,6 @@ def test_levels_tell_rates_against_the_first_level() -> None:
     found = attribute(list(simulate(StubModel(Fault(cause="load", rate=1.0)), Design())), "text", seed=0)
     off, on = found.factor("load").levels
     assert (off.level, off.rate, on.level, on.rate) == ("off", 0.0, "on", 1.0)
-    assert found.factor("load").effect == 1.0
     names = [level.level for level in found.factor("time").levels]
     assert names == ["0", "1"]
 

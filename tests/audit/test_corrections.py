@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from samebits.audit.corrections import benjamini_hochberg, chance_of_false_alarm, holm
+from samebits.audit.corrections import benjamini_hochberg, holm
 from samebits.errors import InputError
 
 
@@ -18,11 +18,6 @@ def test_holm_by_hand() -> None:
 def test_benjamini_hochberg_by_hand() -> None:
     assert benjamini_hochberg([0.01, 0.04, 0.03]) == pytest.approx((0.03, 0.04, 0.04))
     assert benjamini_hochberg([]) == ()
-
-
-def test_a_hundred_tests_without_correction_alarm_nearly_always() -> None:
-    assert round(chance_of_false_alarm(0.05, 100), 3) == 0.994
-    assert 50 * 0.05 == 2.5  # alarms a day of 50 metrics
 
 
 def test_family_wise_level_over_null_simulations() -> None:

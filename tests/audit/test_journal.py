@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.audit.journal import Journal, key_of, read_journal
+from samebits.audit.journal import Journal, read_journal
 from samebits.audit.observation import Observation
 from samebits.errors import InputError, MeasurementError
 
@@ -39,7 +39,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert past.head is not None
     assert past.head["plan"] == 1
     assert past.sent == {"t": {0, 1}}
-    assert past.done == {key_of(observation(0))}
+    assert past.done == {("t", "p", 0, (("load", "on"),))}
     assert past.torn == 0
     with Journal(path, "digest", {}) as journal:
         assert journal.past.known == {"t": {"model": "m"}}
@@ -63,7 +63,7 @@ def test_a_torn_last_line_is_removed_and_the_next_one_stands_alone(tmp_path: Pat
     path.write_bytes(whole[: start + keep])
     with Journal(path, "digest", {}) as journal:
         assert journal.past.torn == keep
-        assert journal.past.done == {key_of(observation(0))}
+        assert journal.past.done == {("t", "p", 0, (("load", "on"),))}
     write(path, 2)
     assert list(read_journal(path)) == [observation(0), observation(2)]
 

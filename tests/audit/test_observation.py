@@ -16,7 +16,6 @@ from samebits.audit.observation import (
     Timing,
     as_condition,
     from_line,
-    read_observations,
     to_line,
 )
 from samebits.errors import InputError
@@ -139,8 +138,6 @@ def test_a_damaged_line_is_refused_by_field(line: str, field: str) -> None:
     with pytest.raises(InputError) as caught:
         from_line(line)
     assert caught.value.field == field
-    with pytest.raises(InputError, match="line 2"):
-        list(read_observations([to_line(FULL), line]))
 
 
 def test_a_condition_has_one_form() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 
@@ -95,3 +96,14 @@ def test_a_prompt_that_does_not_fit_is_a_failed_run(folder: str, tmp_path: Path)
     failed = {o.prompt_id: o.error for o in observations if o.failed}
     assert failed == {"long": "ContextLengthError"}
     assert evaluate(observations).repeat_rate == 0.5
+
+
+def test_a_run_whose_logits_overflow_is_a_failed_run_with_its_time(tmp_path: Path) -> None:
+    folder = write_model(tmp_path)
+    weights = load_file(Path(folder) / "model.safetensors")
+    weights["model.norm.weight"][:] = 3e38
+    save_file(weights, Path(folder) / "model.safetensors")
+    spec = ModelSpec(name="ours", path=folder)
+    observations = audit(spec, tmp_path / "j", Experiment(**SETTINGS, concurrency=(1,)), PROMPTS[1:2]).observations
+    assert {o.error for o in observations} == {"NumericsError"}
+    assert all(o.timing is not None and o.timing.total_s > 0 for o in observations)

@@ -85,7 +85,16 @@ def test_no_prompts_or_equal_ids_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("The sum is 843.", "843"), ("From 1 to 1,234.5 then", "1234.5"), ("−3", "-3"), ("none", None), ("7 or 8", "8")],
+    [
+        ("The sum is 843.", "843"),
+        ("From 1 to 1,234.5 then", "1234.5"),
+        ("1\u00a0234", "1234"),  # with a no-break space
+        ("12,3456", "3456"),  # no group of three digits: two numbers
+        ("It costs 2.50.", "2.5"),
+        ("−3", "-3"),
+        ("none", None),
+        ("7 or 8", "8"),
+    ],
 )
 def test_the_last_number(text: str, number: str | None) -> None:
     assert read_number(text) == number

@@ -8,17 +8,23 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "audit"))
 
 from stub_server import Answer, Incoming, Stub, stub
 
+from samebits.audit.carry_out import Measured
 from samebits.audit.journal import read_journal
-from samebits.audit.run import LOST
+from samebits.audit.result import evaluate
+from samebits.audit.run import LOST, Progress
+from samebits.audit.stub import Design, StubModel, simulate
 from samebits.cli import main
+from samebits.cli.audit import _show
 from waiting import PATIENCE_S, wait_until
 
 SENTINEL = "sk-sentinel-5d0c77aa"
@@ -46,6 +52,16 @@ def prompts(tmp_path: Path) -> str:
     lines = [{"id": f"p{i}", "messages": [{"role": "user", "content": f"Say {i}"}]} for i in range(5)]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return str(path)
+
+
+def test_a_rate_just_below_one_is_not_shown_as_one(capsys: pytest.CaptureFixture[str]) -> None:
+    result = evaluate(list(simulate(StubModel(), Design())))
+    views = tuple(replace(v, repeat=replace(v.repeat, value=0.999999)) for v in result.metrics.views)
+    below = replace(result, metrics=replace(result.metrics, views=views))
+    for found, shown in ((result, "│ 100% │"), (below, "│ >99.99% │")):
+        _show(Console(width=160), Measured("stub", {}, {}, Progress()), found)
+        text = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("│ text"))
+        assert shown in " ".join(text.split())
 
 
 def flaky(incoming: Incoming) -> Answer:

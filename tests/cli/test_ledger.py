@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.cli.verbs import samebits
 from tests.ledger.conftest import make_entry
 
-from samebits.cli import _run as run_verb
 from samebits.ledger import Ledger
 from samebits.ledger.keys import PRIVATE_NAME, write_new
 from waiting import PATIENCE_S
-
-
-@dataclass(frozen=True)
-class Ran:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def samebits(*arguments: str | Path) -> Ran:
-    """What the command line does, in this process: a new one takes a second each time."""
-    out, error = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        code = run_verb([str(argument) for argument in arguments])
-    return Ran(code, out.getvalue(), error.getvalue())
 
 
 @pytest.fixture

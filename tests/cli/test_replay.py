@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import io
 import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.verbs import samebits
 from tests.ledger.conftest import make_entry
 from tests.small_model import write_model
 
 from samebits import LLM
 from samebits.api.app import make_app
 from samebits.api.config import make_config
-from samebits.cli import _run
 from samebits.cli.answering import post
 from samebits.ledger import Digests, Entry, Ledger, ModelRef, Privacy
 from samebits.ledger.keys import PRIVATE_NAME, PUBLIC_NAME, read_signer, write_new
@@ -52,20 +50,6 @@ CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "response": ("/v1/responses", {"input": "hello", "max_output_tokens": 16, "temperature": 1.0, "store": False}),
     "native": ("/generate", {"text": "ab", "sampling_params": {"max_new_tokens": 6, "temperature": 1.0}}),
 }
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-def samebits(*arguments: str | Path) -> Ran:
-    out, error = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
-        code = _run([str(argument) for argument in arguments])
-    return Ran(code, out.getvalue(), error.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +105,7 @@ def test_every_route_gives_the_same_bits_again(tmp_path: Path, folder: str, entr
     url = ledger_of(tmp_path, *entries.values(), make_entry(kind="error"))
     report = tmp_path / "report.jsonl"
     ran = samebits("replay", "--all", "--url", url, "--model", folder, "--report", report)
-    assert (ran.code, ran.out) == (0, f"{len(CALLS)} same, 0 differ, 0 not measured\n"), ran
+    assert (ran.returncode, ran.stdout) == (0, f"{len(CALLS)} same, 0 differ, 0 not measured\n"), ran
     rows = [json.loads(line) for line in report.read_text().splitlines()]
     assert [(row["id"], row["verdict"]) for row in rows] == [(f"id-{name}", "same") for name in CALLS]
 
@@ -141,19 +125,19 @@ def test_a_difference_is_named_with_its_place(tmp_path: Path, folder: str, entri
     changed = replace(other(entries["seeded"], output_tokens=FALSE, logprobs=FALSE), answer=seeded)
     url = ledger_of(tmp_path, changed, other(entries["unseeded"], logprobs=FALSE))
     ran = samebits("replay", "--all", "--url", url, "--model", folder)
-    assert ran.code == 1
-    assert f"differs in the ids of the output: {FALSE} then" in ran.out
-    assert "/choices/0/message/content, character 3: '\\x01" in ran.out
-    assert "differs in bits of the log-probabilities, not the text" in ran.out
-    assert ran.out.count("a fault of samebits or of the machine") == 2
-    assert ran.out.endswith("0 same, 2 differ, 0 not measured\n")
+    assert ran.returncode == 1
+    assert f"differs in the ids of the output: {FALSE} then" in ran.stdout
+    assert "/choices/0/message/content, character 3: '\\x01" in ran.stdout
+    assert "differs in bits of the log-probabilities, not the text" in ran.stdout
+    assert ran.stdout.count("a fault of samebits or of the machine") == 2
+    assert ran.stdout.endswith("0 same, 2 differ, 0 not measured\n")
 
 
 def test_another_model_is_the_cause(tmp_path: Path, folder: str, entries: dict[str, Entry]) -> None:
     url = ledger_of(tmp_path, entries["seeded"])
     ran = samebits("replay", "id-seeded", "--url", url, "--model", folder, "--profile", "int8")
-    assert ran.code == 1
-    assert "likely cause: fingerprint: model, profile or contract" in ran.out
+    assert ran.returncode == 1
+    assert "likely cause: fingerprint: model, profile or contract" in ran.stdout
 
 
 def test_another_date_is_the_cause(tmp_path: Path, folder: str, entries: dict[str, Entry]) -> None:
@@ -162,36 +146,36 @@ def test_another_date_is_the_cause(tmp_path: Path, folder: str, entries: dict[st
         json.dumps({"models": {NAME: {"path": folder, "profile": "fp32"}}, "date": "2024-07-27"}), encoding="utf-8"
     )
     ran = samebits("replay", "id-date", "--url", url, "--config", config)
-    assert ran.code == 1
-    assert "differs in the ids of the prompt" in ran.out
-    assert "likely cause: the date in the chat template: 2024-07-26 then, 2024-07-27 now" in ran.out
+    assert ran.returncode == 1
+    assert "differs in the ids of the prompt" in ran.stdout
+    assert "likely cause: the date in the chat template: 2024-07-26 then, 2024-07-27 now" in ran.stdout
 
 
 def test_digests_alone_can_be_replayed_with_the_request(tmp_path: Path, folder: str, entries: dict[str, Entry]) -> None:
     url = ledger_of(tmp_path, entries["unseeded"], privacy=Privacy("digest-only"))
     ran = samebits("replay", "--all", "--url", url, "--model", folder)
-    assert (ran.code, "give the request itself" in ran.err) == (3, True)
+    assert (ran.returncode, "give the request itself" in ran.stderr) == (3, True)
     request = tmp_path / "request.json"
     request.write_text(json.dumps(entries["unseeded"].request))
     ran = samebits("replay", "id-unseeded", "--url", url, "--model", folder, "--request", request)
-    assert (ran.code, ran.out) == (0, "1 same, 0 differ, 0 not measured\n"), ran
+    assert (ran.returncode, ran.stdout) == (0, "1 same, 0 differ, 0 not measured\n"), ran
     request.write_text(json.dumps(entries["greedy"].request))
     ran = samebits("replay", "id-unseeded", "--url", url, "--model", folder, "--request", request)
-    assert (ran.code, "is not the one of" in ran.err) == (3, True)
+    assert (ran.returncode, "is not the one of" in ran.stderr) == (3, True)
 
 
 def test_queries_and_samples(tmp_path: Path, folder: str, entries: dict[str, Entry]) -> None:
     many = [replace(entries["greedy"], id=f"g{i}", tenant=f"t{i % 2}") for i in range(40)]
     url = ledger_of(tmp_path, *many)
     ran = samebits("replay", f"tenant=t1,model={NAME},since=1h", "--url", url, "--model", folder)
-    assert (ran.code, ran.out) == (0, "20 same, 0 differ, 0 not measured\n")
+    assert (ran.returncode, ran.stdout) == (0, "20 same, 0 differ, 0 not measured\n")
     ran = samebits("replay", "tenant=t1,model=none", "--url", url, "--model", folder)
-    assert (ran.code, "nothing was chosen" in ran.err) == (3, True)
+    assert (ran.returncode, "nothing was chosen" in ran.stderr) == (3, True)
     ran = samebits("replay", "--sample", "50%", "--url", url, "--model", folder)
     again = samebits("replay", "--sample", "50%", "--url", url, "--model", folder)
     assert ran == again
     # Times are part of what is drawn from: beyond these bounds once in 50 million runs.
-    assert 3 < int(ran.out.split()[0]) < 37
+    assert 3 < int(ran.stdout.split()[0]) < 37
 
 
 def test_wrong_input_is_said_in_a_line(tmp_path: Path, entries: dict[str, Entry]) -> None:
@@ -207,9 +191,9 @@ def test_wrong_input_is_said_in_a_line(tmp_path: Path, entries: dict[str, Entry]
         ("--all", "--url", url, "--together", "0"),
     ):
         ran = samebits("replay", *arguments)
-        assert (ran.code, ran.out) == (2, ""), arguments
+        assert (ran.returncode, ran.stdout) == (2, ""), arguments
     ran = samebits("replay", "--all", "--url", url)
-    assert (ran.code, "name the model with --model" in ran.err) == (3, True)
+    assert (ran.returncode, "name the model with --model" in ran.stderr) == (3, True)
 
 
 @pytest.fixture
@@ -229,18 +213,18 @@ def test_a_receipt_verifies_and_can_be_run_again(receipt: Path, folder: str) -> 
     here = receipt.parent
     url, key = f"sqlite:///{here}/ledger.db", here / "keys" / PUBLIC_NAME
     made = samebits("ledger", "show", "id-unseeded", "--url", url, "--receipt", "--key", here / "keys" / PRIVATE_NAME)
-    assert made.out.strip() == receipt.read_text()
+    assert made.stdout.strip() == receipt.read_text()
     texts = ("--request", here / "request.json", "--answer", here / "answer.json")
     ran = samebits("verify", receipt, "--key", key, "--url", url, *texts)
-    assert (ran.code, ran.out.split(":")[0]) == (0, "valid"), ran
+    assert (ran.returncode, ran.stdout.split(":")[0]) == (0, "valid"), ran
     alone = samebits("verify", receipt, "--key", key, *texts, "--rerun", "--model", folder)
-    assert (alone.code, alone.out.splitlines()[-1]) == (0, "1 same, 0 differ, 0 not measured"), alone
+    assert (alone.returncode, alone.stdout.splitlines()[-1]) == (0, "1 same, 0 differ, 0 not measured"), alone
     by_ledger = samebits("verify", receipt, "--key", key, "--url", url, "--rerun", "--model", folder)
-    assert (by_ledger.code, by_ledger.out.splitlines()[-1]) == (0, "1 same, 0 differ, 0 not measured")
+    assert (by_ledger.returncode, by_ledger.stdout.splitlines()[-1]) == (0, "1 same, 0 differ, 0 not measured")
     moved = samebits("verify", receipt, "--key", key, "--url", url, "--rerun", "--model", folder, "--profile", "int8")
-    assert (moved.code, "fingerprint" in moved.out) == (1, True)
+    assert (moved.returncode, "fingerprint" in moved.stdout) == (1, True)
     replayed = samebits("replay", receipt, "--key", key, "--url", url, "--model", folder)
-    assert (replayed.code, replayed.out) == (0, "1 same, 0 differ, 0 not measured\n")
+    assert (replayed.returncode, replayed.stdout) == (0, "1 same, 0 differ, 0 not measured\n")
 
 
 def test_what_does_not_belong_to_a_receipt_fails(receipt: Path) -> None:
@@ -249,17 +233,17 @@ def test_what_does_not_belong_to_a_receipt_fails(receipt: Path) -> None:
         path = here / f"{name}.json"
         path.write_text(path.read_text().replace("hello", "hellp").replace('"index": 0', '"index": 7'))
         ran = samebits("verify", receipt, "--key", key, f"--{name}", path)
-        assert (ran.code, f"another {name}" in ran.err) == (1, True), name
+        assert (ran.returncode, f"another {name}" in ran.stderr) == (1, True), name
     empty = f"sqlite:///{here}/empty.db"
     Ledger.open(empty).close()
-    assert samebits("verify", receipt, "--key", key, "--url", empty).code == 1
+    assert samebits("verify", receipt, "--key", key, "--url", empty).returncode == 1
     write_new(here / "others")
-    assert samebits("verify", receipt, "--key", here / "others" / PUBLIC_NAME).code == 1
+    assert samebits("verify", receipt, "--key", here / "others" / PUBLIC_NAME).returncode == 1
     receipt.write_bytes(receipt.read_bytes().replace(b"sig", b"sih"))
-    assert samebits("verify", receipt, "--key", key).code == 1
-    assert samebits("verify", receipt, "--key", here / "none").code == 2
-    assert samebits("verify", here / "none", "--key", key).code == 2
-    assert samebits("verify", receipt, "--key", key, "--rerun").code == 2
+    assert samebits("verify", receipt, "--key", key).returncode == 1
+    assert samebits("verify", receipt, "--key", here / "none").returncode == 2
+    assert samebits("verify", here / "none", "--key", key).returncode == 2
+    assert samebits("verify", receipt, "--key", key, "--rerun").returncode == 2
 
 
 def test_an_upstreams_answer_is_not_compared_with_a_model_that_is_called_alike(
@@ -269,8 +253,8 @@ def test_an_upstreams_answer_is_not_compared_with_a_model_that_is_called_alike(
     here = replace(entries["greedy"], id="here", model=replace(entries["greedy"].model, asked=folder))
     url = ledger_of(tmp_path, of_upstream, replace(here, request={**here.request, "model": folder}))  # type: ignore[dict-item]
     ran = samebits("replay", "--all", "--url", url)
-    assert (ran.code, ran.out) == (3, "1 same, 0 differ, 1 not measured\n"), ran
-    assert "was answered by an upstream: name its server's file with --config" in ran.err
+    assert (ran.returncode, ran.stdout) == (3, "1 same, 0 differ, 1 not measured\n"), ran
+    assert "was answered by an upstream: name its server's file with --config" in ran.stderr
 
 
 def test_a_record_that_was_changed_is_not_blamed_on_the_model(
@@ -283,18 +267,18 @@ def test_a_record_that_was_changed_is_not_blamed_on_the_model(
         connection.commit()
     for query in (("--all",), (f"model={NAME}",)):
         ran = samebits("replay", *query, "--url", url, "--model", folder)
-        assert (ran.code, ran.out) == (3, "1 same, 0 differ, 1 not measured\n"), ran
-        assert "id-seeded: the record was changed since it was stored" in ran.err
+        assert (ran.returncode, ran.stdout) == (3, "1 same, 0 differ, 1 not measured\n"), ran
+        assert "id-seeded: the record was changed since it was stored" in ran.stderr
 
 
 def test_a_ledger_that_was_changed_does_not_confirm_a_receipt(receipt: Path) -> None:
     url, key = f"sqlite:///{receipt.parent}/ledger.db", receipt.parent / "keys" / PUBLIC_NAME
-    assert samebits("verify", receipt, "--key", key, "--url", url).code == 0
+    assert samebits("verify", receipt, "--key", key, "--url", url).returncode == 0
     with closing(sqlite3.connect(receipt.parent / "ledger.db")) as connection:
         connection.execute("UPDATE records SET body = ?", (b"{}",))
         connection.commit()
     ran = samebits("verify", receipt, "--key", key, "--url", url)
-    assert (ran.code, "was changed since it was stored" in ran.err) == (1, True)
+    assert (ran.returncode, "was changed since it was stored" in ran.stderr) == (1, True)
 
 
 def test_a_configuration_that_is_wrong_is_said_once(tmp_path: Path, entries: dict[str, Entry]) -> None:
@@ -302,6 +286,6 @@ def test_a_configuration_that_is_wrong_is_said_once(tmp_path: Path, entries: dic
     config.write_text('{"models": {"m": {"pth": "x"}}}')
     for path in (config, tmp_path / "none"):
         ran = samebits("replay", "--all", "--url", url, "--config", path)
-        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+        assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1), ran
     ran = samebits("replay", "x" * 5000, "--url", url)
-    assert (ran.code, "holds 0 answers" in ran.err) == (3, True)
+    assert (ran.returncode, "holds 0 answers" in ran.stderr) == (3, True)

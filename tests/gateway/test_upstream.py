@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -48,6 +50,21 @@ def test_the_body_is_forwarded_with_its_order_and_unknown_fields(serve: Any, ups
     assert got.headers["Authorization"] == "Bearer sk-of-the-upstream"
     assert answer["choices"][0]["message"]["content"] == "Blue."
     assert list(answer)[:4] == ["id", "object", "created", "model"]
+
+
+def test_the_proxy_of_the_environment_is_used_without_a_scheme_and_with_a_user(
+    serve: Any, upstream: Stub, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("http_proxy", f"me:p%40ss@{urlsplit(upstream.url).netloc}")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    route = {"base_url": "http://models.test:8000/v1", "attempts": 1}
+    assert serve(m=route).post(CHAT, **ask()).status_code == 200
+    got = upstream.asked[0].headers
+    assert got["Host"] == "models.test:8000"
+    assert got["Proxy-Authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
+    monkeypatch.setenv("no_proxy", "127.0.0.1,models.test:8000")
+    assert serve(m=route).post(CHAT, **ask()).status_code == 502, "the exception, with its port: nobody is there"
+    assert upstream.calls == 1
 
 
 def test_the_block_says_what_is_promised_and_by_whom(serve: Any, upstream: Stub) -> None:

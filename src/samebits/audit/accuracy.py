@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samebits.audit.intervals import CONFIDENCE, Estimate, ShareEstimate, mean_interval
-from samebits.audit.observation import Observation
+from samebits.audit.observation import Condition, Observation
 from samebits.audit.ranges import Count, Share
 from samebits.audit.views import by_prompt
 
@@ -63,11 +63,6 @@ class Accuracy:
         """Best minus worst pass; None with fewer than two."""
         return max(self.passes) - min(self.passes) if len(self.passes) > 1 else None
 
-    @property
-    def deviation(self) -> float | None:
-        """Standard deviation of the passes (n − 1); None with fewer than two."""
-        return float(np.std(self.passes, ddof=1)) if len(self.passes) > 1 else None
-
 
 def accuracy(observations: Sequence[Observation], *, confidence: float = CONFIDENCE) -> Accuracy | None:
     """Accuracy of one target; None where no prompt expects an answer.
@@ -83,7 +78,7 @@ def accuracy(observations: Sequence[Observation], *, confidence: float = CONFIDE
         return None
     items = tuple(_flips(prompt_id, runs) for prompt_id, runs in grouped.items())
     shares = np.array([item.correct / item.runs for item in items])
-    passes: dict[tuple[tuple[tuple[str, str], ...], int], dict[str, bool]] = {}
+    passes: dict[tuple[Condition, int], dict[str, bool]] = {}
     for prompt_id, runs in grouped.items():
         for o in runs:
             passes.setdefault((o.condition, o.run), {})[prompt_id] = o.correct is True

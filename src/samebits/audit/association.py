@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
 import numpy as np
@@ -46,40 +48,48 @@ def association(
     squares, departures, expected = np.zeros(deals), np.zeros((deals, count)), np.zeros(count)
     alike = np.zeros(deals)
     repeated = _repeated(codes, prompts)
-    deviations: dict[int, NDArray[np.float64]] = {}  # of the prompt at hand: strata are numbered prompt by prompt
     order = np.argsort(strata, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(strata[order])) + 1):
-        if np.all(codes[members] == codes[members[0]]):
-            continue  # one answer: every deal gives the same table
-        here, own_levels, rows = np.unique(levels[members], return_inverse=True, return_counts=True)
-        classes, own_codes, columns = np.unique(codes[members], return_inverse=True, return_counts=True)
-        if len(rows) < 2:
-            continue
-        departing = (~np.isin(classes, common)).astype(np.float64)
-        expected[here] += rows * (columns @ departing / len(members))
-        observed = np.zeros((len(rows), len(columns)))
-        np.add.at(observed, (own_levels, own_codes), 1)
-        prompt = int(prompts[members[0]])
-        if prompt not in deviations:
-            alike += sum(map(_sum_of_squares, deviations.values()))
-            deviations = {prompt: np.zeros((deals, count, len(repeated[prompt])))}
-        kept = np.flatnonzero(np.isin(classes, repeated[prompt]))
-        places = np.searchsorted(repeated[prompt], classes[kept])
-        usual = np.outer(rows, columns[kept]) / len(members)
-        chunk = max(1, TABLE_CELLS // observed.size)
-        for at in range(0, deals, chunk):
-            some = slice(at, min(at + chunk, deals))
-            tables = random_table.rvs(rows, columns, size=some.stop - at, random_state=rng).astype(np.float64)
-            if at == 0:
-                tables[0] = observed
-            squares[some] += np.einsum("dlc,dlc,l->d", tables, tables, 1 / rows)
-            departures[some, here] += tables @ departing
-            deviations[prompt][some, here[:, None], places] += tables[:, :, kept] - usual
-    alike += sum(map(_sum_of_squares, deviations.values()))
+    each = np.split(order, np.flatnonzero(np.diff(strata[order])) + 1)
+    for prompt, own in groupby(each, lambda members: int(prompts[members[0]])):
+        deviations = np.zeros((deals, count, len(repeated[prompt])))
+        for members in own:
+            here, own_levels, rows = np.unique(levels[members], return_inverse=True, return_counts=True)
+            classes, own_codes, columns = np.unique(codes[members], return_inverse=True, return_counts=True)
+            if len(rows) < 2 or len(columns) < 2:
+                continue  # one level or one answer: every deal gives the same table
+            departing = (~np.isin(classes, common)).astype(np.float64)
+            expected[here] += rows * (columns @ departing / len(members))
+            observed = np.zeros((len(rows), len(columns)))
+            np.add.at(observed, (own_levels, own_codes), 1)
+            kept = np.flatnonzero(np.isin(classes, repeated[prompt]))
+            places = np.searchsorted(repeated[prompt], classes[kept])
+            usual = np.outer(rows, columns[kept]) / len(members)
+            for some, tables in _dealt(observed, rows, columns, rng, deals):
+                squares[some] += np.einsum("dlc,dlc,l->d", tables, tables, 1 / rows)
+                departures[some, here] += tables @ departing
+                deviations[some, here[:, None], places] += tables[:, :, kept] - usual
+        alike += np.einsum("dlc,dlc->d", deviations, deviations)
     met = expected > 0
     pooled = ((departures - expected)[:, met] ** 2 / expected[met]).sum(axis=1)
     smaller = np.minimum.reduce([tail_shares(squares), tail_shares(pooled), tail_shares(alike)])
     return float(np.count_nonzero(smaller <= smaller[0]) / deals)
+
+
+def _dealt(
+    observed: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    columns: NDArray[np.int64],
+    rng: np.random.Generator,
+    deals: int,
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """The table of a stratum in each deal, (deals, L, C), some at a time: which, and they. The first is as observed."""
+    chunk = max(1, TABLE_CELLS // observed.size)
+    for at in range(0, deals, chunk):
+        some = slice(at, min(at + chunk, deals))
+        tables = random_table.rvs(rows, columns, size=some.stop - at, random_state=rng).astype(np.float64)
+        if at == 0:
+            tables[0] = observed
+        yield some, tables
 
 
 def _repeated(codes: NDArray[np.int64], prompts: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
@@ -93,11 +103,6 @@ def _repeated(codes: NDArray[np.int64], prompts: NDArray[np.int64]) -> dict[int,
         chosen = own[np.lexsort((classes[own], -counts[own]))][:MOST_CLASSES]
         found[int(prompt)] = np.sort(classes[chosen])
     return found
-
-
-def _sum_of_squares(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    squares: NDArray[np.float64] = np.einsum("dlc,dlc->d", deviations, deviations)
-    return squares
 
 
 def most_common(codes: NDArray[np.int64], prompts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -19,7 +19,7 @@ from samebits.audit.agreement import READ_OUT
 from samebits.audit.association import association, most_common
 from samebits.audit.corrections import holm
 from samebits.audit.intervals import CONFIDENCE, ShareInterval, rate_interval
-from samebits.audit.observation import Observation
+from samebits.audit.observation import Observation, level_order
 from samebits.audit.preconditions import Exercise, exercised
 from samebits.audit.ranges import Count, Share
 from samebits.audit.views import FAILED, SAME_WORDS, WITHOUT, Meaning, View, by_prompt, classify
@@ -79,12 +79,6 @@ class Factor:
     adjusted: Share | None = None
     exercise: Exercise | None = None
     confounded: tuple[str, ...] = ()
-
-    @property
-    def effect(self) -> float:
-        """Largest minus smallest rate of departures of its levels."""
-        rates = [level.rate for level in self.levels]
-        return max(rates) - min(rates) if rates else 0.0
 
 
 @dataclass(frozen=True)
@@ -224,7 +218,7 @@ def _arrays(observations: Sequence[Observation], view: View, meaning: Meaning) -
     factors = sorted({factor for o in kept for factor, _ in o.condition if factor != "seed"})
     values = {name: [o.level(name) or "not set" for o in kept] for name in factors}
     values[FINGERPRINT] = [o.fingerprint or "not told" for o in kept]
-    names = {name: tuple(sorted(set(column), key=_natural)) for name, column in values.items()}
+    names = {name: tuple(sorted(set(column), key=level_order)) for name, column in values.items()}
     places = {name: {level: i for i, level in enumerate(levels)} for name, levels in names.items()}
     return _Runs(
         codes=np.array(codes, np.int64),
@@ -236,11 +230,6 @@ def _arrays(observations: Sequence[Observation], view: View, meaning: Meaning) -
 
 def _content(o: Observation) -> tuple[object, ...]:
     return (o.text or "", o.token_ids or (), o.logprobs or (), o.parsed or "", o.answer or "", o.body or "")
-
-
-def _natural(level: str) -> tuple[int, float, str]:
-    """Numbers in order of value, before words in order of letters; the off and cold levels before on and warm."""
-    return (0, float(level), level) if level.isdecimal() else (1, 0.0, level)
 
 
 def _level_rates(runs: _Runs, name: str, confidence: float) -> tuple[LevelRate, ...]:

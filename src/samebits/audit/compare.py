@@ -143,8 +143,8 @@ def compare(
     Raises:
         InputError: no common prompt, several targets on a side, runs without token ids, or a value out of range.
     """
-    for name, value, high in (("level", level, 1), ("floor", floor, 1)):
-        if not 0 < value < high:
+    for name, value in (("level", level), ("floor", floor)):
+        if not 0 < value < 1:
             raise InputError(f"{value} is out of range", field=name, remedy="Give more than 0, less than 1.")
     sides = (_answers(first, unit), _answers(second, unit))
     common = sorted(sides[0].keys() & sides[1].keys(), key=lambda key: (key[0], key[1] or ""))
@@ -278,21 +278,19 @@ def _answers(observations: Sequence[Observation], unit: Unit) -> dict[_Key, list
 
 def _paired(first: Sequence[Observation], second: Sequence[Observation]) -> _Counts | None:
     # An outage is no change of the model, so that runs without an answer are left out here as in the other tests.
-    found = [accuracy([o for o in side if not o.failed]) for side in (first, second)]
-    if found[0] is None or found[1] is None:
+    one, two = (accuracy([o for o in side if not o.failed]) for side in (first, second))
+    if one is None or two is None:
         return None
-    right = [{item.prompt_id: item.correct * 2 > item.runs for item in side.items} for side in found if side]
-    common = right[0].keys() & right[1].keys()
+    right, other = ({item.prompt_id: item.correct * 2 > item.runs for item in side.items} for side in (one, two))
+    common = right.keys() & other.keys()
     if not common:
         return None
-    spreads = [side.spread for side in found if side]
-    means = [_mean(side, common) for side in found if side]
     return _Counts(
         items=len(common),
-        first_only=sum(right[0][k] and not right[1][k] for k in common),
-        second_only=sum(right[1][k] and not right[0][k] for k in common),
-        difference=means[1] - means[0],
-        run_spread=None if None in spreads else max(s for s in spreads if s is not None),
+        first_only=sum(right[k] and not other[k] for k in common),
+        second_only=sum(other[k] and not right[k] for k in common),
+        difference=_mean(two, common) - _mean(one, common),
+        run_spread=None if one.spread is None or two.spread is None else max(one.spread, two.spread),
     )
 
 

@@ -36,16 +36,6 @@ def benjamini_hochberg(pvalues: Sequence[float]) -> tuple[float, ...]:
     return tuple(map(float, false_discovery_control(pvalues))) if len(pvalues) else ()
 
 
-def chance_of_false_alarm(level: float, tests: int) -> float:
-    """Chance that at least one of several independent tests at this level alarms although nothing changed.
-
-    Raises:
-        InputError: a level outside [0, 1].
-    """
-    _check([level])
-    return float(1 - (1 - level) ** tests)
-
-
 def _check(pvalues: Sequence[float]) -> None:
     values = np.asarray(pvalues, float)
     if values.size and not (np.all(values >= 0) and np.all(values <= 1)):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import Any, Literal, TypeVar
+from itertools import pairwise
+from typing import Any, Literal
 
 from samebits.audit.observation import Observation
 from samebits.audit.ranges import Count
 
 Unit = Literal["token ids", "tokens", "characters"]
-# A text, or a tuple of token ids or of token texts.
-Items = TypeVar("Items", str, tuple[int, ...], tuple[str, ...], tuple[Any, ...])
+# A text, token ids or token texts.
+Items = str | tuple[int, ...] | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -47,13 +46,6 @@ class Divergence:
         """The earliest place; None where all are equal."""
         return self.places[0] if self.places else None
 
-    def quantile(self, share: float) -> int | None:
-        """The place by which this share of the pairs that part has parted; None where all are equal."""
-        if not self.places:
-            return None
-        totals = list(accumulate(self.pairs))
-        return self.places[min(bisect_right(totals, share * totals[-1] - 1e-9), len(totals) - 1)]
-
     def survival(self, length: int) -> float:
         """Share of pairs that agree in the first `length` places, or as far as both go."""
         if self.all_pairs == 0:
@@ -73,15 +65,26 @@ def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
 def divergence(observations: Sequence[Observation]) -> Divergence:
     """First differences among the runs of one prompt that did not fail; all pairs, each once."""
     answered = [o for o in observations if o.text is not None]
+    unit = unit_of(answered)
+    return count_divergence(unit, Counter(items_of(o, unit) for o in answered))
+
+
+def unit_of(answered: Sequence[Observation]) -> Unit:
+    """What is counted in these answers: token ids or token texts where all have them, else characters."""
     if all(o.token_ids is not None for o in answered):
-        return count_divergence("token ids", Counter(o.token_ids for o in answered if o.token_ids is not None))
-    if all(o.tokens is not None for o in answered):
-        return count_divergence("tokens", Counter(o.tokens for o in answered if o.tokens is not None))
-    return count_divergence("characters", Counter(o.text for o in answered if o.text is not None))
+        return "token ids"
+    return "tokens" if all(o.tokens is not None for o in answered) else "characters"
 
 
-def count_divergence(unit: Unit, counts: Mapping[Items, int]) -> Divergence:
-    """First differences among sequences, each with the number of runs that gave it.
+def items_of(answer: Observation, unit: Unit) -> Items:
+    """An answer as what is counted."""
+    found = {"token ids": answer.token_ids, "tokens": answer.tokens, "characters": answer.text}[unit]
+    assert found is not None, "the unit is not one of this answer"
+    return found
+
+
+def count_divergence(unit: Unit, counts: Mapping[Any, int]) -> Divergence:
+    """First differences among Items of one kind, each with the number of runs that gave it.
 
     In sorted order, two sequences part where the least of the common beginnings between them ends. So neighbours are
     joined in order of falling common beginning, and each join adds the pairs across it: K log K for K sequences.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from samebits.audit.agreement import agreement
-from samebits.audit.divergence import Unit, common_prefix
-from samebits.audit.observation import Observation
+from samebits.audit.divergence import Unit, common_prefix, items_of, unit_of
+from samebits.audit.observation import Condition, Observation, level_order
 from samebits.audit.prompts import Prompt
 from samebits.audit.ranges import MOST, Count, Nats, Positive
 from samebits.audit.views import View, by_prompt, classify, key_of
@@ -34,7 +34,7 @@ class RunMap:
             ABSENT.
     """
 
-    conditions: tuple[tuple[tuple[str, str], ...], ...]
+    conditions: tuple[Condition, ...]
     columns: tuple[tuple[Count, Count], ...]
     rows: Mapping[str, tuple[Class, ...]]
 
@@ -77,7 +77,7 @@ class Side:
     """
 
     runs: Count
-    condition: tuple[tuple[str, str], ...]
+    condition: Condition
     run: Count
     rest: str
     token: Token | None
@@ -108,13 +108,15 @@ class Parting:
 
 @dataclass(frozen=True)
 class Exhibits:
-    """Attributes:
-    runs: which text each run got.
-    unique_by_concurrency: by rising level; empty where the concurrency was not set.
-    partings: the earliest one of each prompt, those that part earliest first, MOST_PARTINGS at most.
-    partings_left_out: prompts with a parting that is not among these.
-    began, ended: seconds since 1970; None where no times are known.
-    retries: requests that were sent again.
+    """What a report shows of a target beside its measures.
+
+    Attributes:
+        runs: which text each run got.
+        unique_by_concurrency: by rising level; empty where the concurrency was not set.
+        partings: the earliest one of each prompt, those that part earliest first, MOST_PARTINGS at most.
+        partings_left_out: prompts with a parting that is not among these.
+        began, ended: seconds since 1970; None where no times are known.
+        retries: requests that were sent again.
     """
 
     runs: RunMap
@@ -167,12 +169,11 @@ def run_map(grouped: Mapping[str, Sequence[Observation]]) -> RunMap:
     return RunMap(tuple(conditions), tuple(columns), rows)
 
 
-def place_of(condition: tuple[tuple[str, str], ...], order: Sequence[str] = ORDER) -> tuple[Any, ...]:
+def place_of(condition: Condition, order: Sequence[str] = ORDER) -> tuple[tuple[int, float, str], ...]:
     """A key that sorts conditions by the levels of these factors, then of all others; numbers by their value."""
     levels = dict(condition)
     names = [*order, *sorted(levels.keys() - set(order))]
-    found = [levels.get(name, "") for name in names]
-    return tuple((0, int(level), "") if level.isdecimal() else (1, 0, level) for level in found)
+    return tuple(level_order(levels.get(name, "")) for name in names)
 
 
 def _unique_by_concurrency(observations: Sequence[Observation]) -> tuple[LevelUnique, ...]:
@@ -182,7 +183,7 @@ def _unique_by_concurrency(observations: Sequence[Observation]) -> tuple[LevelUn
         if level is not None:
             levels.setdefault(level, []).append(o)
     found = []
-    for level in sorted(levels, key=lambda text: (int(text) if text.isdecimal() else 0, text)):
+    for level in sorted(levels, key=level_order):
         prompts = [agreement(runs, "text") for runs in by_prompt(levels[level]).values()]
         counted = [p for p in prompts if p.compared]
         if counted:
@@ -203,13 +204,13 @@ def _parting(runs: Sequence[Observation], view: View, messages: tuple[Mapping[st
         return None
     first = {key_of(view, o): o for o in reversed(answered)}
     ranked = [(first[key], n) for key, n in counts.most_common()]
-    unit, items = _units(answered)
+    unit = unit_of(answered)
     if view == "logprobs" and unit == "characters":
         return None
     (one, _), *others = ranked
     # Each item with its score, so that equal tokens with other bits part, too.
-    own = _scored(one, items(one), view)
-    places = [common_prefix(own, _scored(other, items(other), view)) for other, _ in others]
+    own = _scored(one, unit, view)
+    places = [common_prefix(own, _scored(other, unit, view)) for other, _ in others]
     place = min(places)
     other, count = others[places.index(place)]
     start = _text_start(one, other, place, unit)
@@ -225,16 +226,8 @@ def _parting(runs: Sequence[Observation], view: View, messages: tuple[Mapping[st
     )
 
 
-def _units(answered: Sequence[Observation]) -> tuple[Unit, Any]:
-    """What is counted, as `divergence` decides it, and how to get it."""
-    if all(o.token_ids is not None for o in answered):
-        return "token ids", lambda o: o.token_ids
-    if all(o.tokens is not None for o in answered):
-        return "tokens", lambda o: o.tokens
-    return "characters", lambda o: o.text
-
-
-def _scored(observation: Observation, items: Sequence[Any], view: View) -> Sequence[Any]:
+def _scored(observation: Observation, unit: Unit, view: View) -> Sequence[object]:
+    items = items_of(observation, unit)
     if view == "text":
         return items
     assert observation.logprobs is not None

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from samebits.audit.observation import Observation, from_line, to_line
+from samebits.audit.observation import Condition, Observation, from_line, to_line
 from samebits.errors import InputError, MeasurementError
 
 FORMAT: Final = "samebits-audit-1"
@@ -30,12 +30,8 @@ BEGIN: Final = f'{{"journal":"{FORMAT}"'.encode()  # how each begins
 SYNC_LINES: Final = 256
 SYNC_S: Final = 1.0
 REMEDY: Final = "Name another file for a new audit, or repeat the command that began this one."
-Key = tuple[str, str, int, tuple[tuple[str, str], ...]]
-
-
-def key_of(observation: Observation) -> Key:
-    """What tells an observation from all others of its audit."""
-    return observation.target, observation.prompt_id, observation.run, observation.condition
+# Target, prompt, run, condition: what tells an observation from all others of its audit.
+Key = tuple[str, str, int, Condition]
 
 
 @dataclass
@@ -228,7 +224,7 @@ def _checked(entry: Mapping[str, Any], number: int) -> Mapping[str, Any]:
 
 def _read_past(file: int) -> Past:
     past = Past()
-    conditions: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+    conditions: dict[Condition, Condition] = {}
     with open(os.dup(file), "rb") as reader:
         reader.seek(0)
         end = 0

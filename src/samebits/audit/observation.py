@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from samebits.audit.ranges import MOST
 from samebits.errors import InputError
 
+# (factor, level) pairs, sorted by factor.
+Condition = tuple[tuple[str, str], ...]
 # Factors that an experiment sets, and what their levels mean. Others may be added; the analysis treats all alike.
 FACTORS: Mapping[str, str] = {
     "concurrency": "requests of the plan in flight at once: 1, 8, 32 …",
@@ -60,7 +62,13 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Attributes: started (seconds since 1970), first_token_s (None unless streamed) and total_s since then."""
+    """When an answer came.
+
+    Attributes:
+        started: seconds since 1970.
+        total_s: seconds from then to the end.
+        first_token_s: seconds from then to the first piece; None unless streamed.
+    """
 
     started: float
     total_s: float
@@ -75,7 +83,7 @@ class Observation:
         target: name of the target.
         prompt_id: which prompt.
         run: counts the requests with the same target, prompt and condition, from 0.
-        condition: (factor, level) pairs, sorted by factor; see FACTORS and `as_condition`.
+        condition: see FACTORS and `as_condition`.
         text: the answer; None exactly when the request failed.
         token_ids: ids of the answer.
         tokens: texts of the tokens of the answer, for targets that tell these and no ids, or both.
@@ -98,7 +106,7 @@ class Observation:
     target: str
     prompt_id: str
     run: int
-    condition: tuple[tuple[str, str], ...] = ()
+    condition: Condition = ()
     text: str | None = None
     token_ids: tuple[int, ...] | None = None
     tokens: tuple[str, ...] | None = None
@@ -141,9 +149,14 @@ class Observation:
         return self.error is not None
 
 
-def as_condition(levels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def as_condition(levels: Mapping[str, str]) -> Condition:
     """Factor → level, as `Observation.condition` holds it."""
     return tuple(sorted(levels.items()))
+
+
+def level_order(level: str) -> tuple[int, float, str]:
+    """A key that sorts levels: numbers by value, before words by letters (off and cold before on and warm)."""
+    return (0, float(level), level) if level.isdecimal() else (1, 0.0, level)
 
 
 def to_line(observation: Observation) -> str:
@@ -179,21 +192,6 @@ def from_line(line: str) -> Observation:
     if not isinstance(raw, dict):
         raise _refusal("line", "not a JSON object")
     return Observation(**_fields("", raw, _READERS, required=("target", "prompt_id", "run")))
-
-
-def read_observations(lines: Iterable[str]) -> Iterator[Observation]:
-    """The observations of the lines, one at a time.
-
-    Raises:
-        InputError: a line is not one; its number, from 1, is in the message.
-    """
-    for number, line in enumerate(lines, 1):
-        try:
-            yield from_line(line)
-        except InputError as error:
-            raise InputError(
-                f"{error.field} in line {number}: {error}", field="observations", remedy="See the line named."
-            ) from None
 
 
 def _refusal(name: str, message: str) -> InputError:
@@ -281,7 +279,7 @@ def _best(name: str, value: Any) -> tuple[tuple[tuple[str, float], ...], ...]:
         raise _refusal(name, "is not made of pairs") from None
 
 
-def _condition(name: str, value: Any) -> tuple[tuple[str, str], ...]:
+def _condition(name: str, value: Any) -> Condition:
     return as_condition({factor: _text(name, level) for factor, level in _object(name, value).items()})
 
 

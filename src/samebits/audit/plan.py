@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from samebits.audit.observation import as_condition
+from samebits.audit.observation import Condition, as_condition
 from samebits.audit.prompts import Prompt, prompts_digest
 from samebits.audit.targets import Ask, Prices, most_refusals
 from samebits.counted import counted
@@ -25,7 +25,8 @@ from samebits.numerics import digest_json
 # Background requests that are released with a request of the plan, where load is on; 1.6 on average.
 BACKGROUND: Final = (0, 1, 1, 2, 4)
 FIRST_BACKGROUND: Final = 4
-BACKGROUND_TOKENS: Final = 48
+BACKGROUND_TOKENS: Final = 48  # of an answer, at most
+BACKGROUND_WORDS: Final = 80  # of a question, at most; about two tokens each
 CHARACTERS_PER_TOKEN: Final = 4  # English, roughly; for estimates of cost alone
 MOST_CONCURRENCY: Final = 1024
 LEVELS: Final[dict[str, tuple[str, ...]]] = {
@@ -202,9 +203,10 @@ class Block:
         order: the prompts' indices, in the order in which they are asked.
         repeats: times that all prompts are asked.
         first: index of the first step.
+        shuffle: seed of the load.
     """
 
-    condition: tuple[tuple[str, str], ...]
+    condition: Condition
     concurrency: int
     load: bool
     cold: bool
@@ -340,7 +342,7 @@ class Plan:
     def background(self, step: Step, number: int) -> Ask:
         """A random other question, released with a step."""
         rng = random.Random(f"load {self.experiment.shuffle} {step.index} {number}")
-        words = " ".join(rng.choices(_WORDS, k=rng.randint(4, 80)))
+        words = " ".join(rng.choices(_WORDS, k=rng.randint(4, BACKGROUND_WORDS)))
         message = {"role": "user", "content": f"Write a story with these words: {words}."}
         return Ask(messages=(message,), max_tokens=rng.randint(1, BACKGROUND_TOKENS))
 
@@ -360,7 +362,7 @@ class Plan:
         counts, e = self.counts, self.experiment
         characters = sum(prompt.characters for prompt in self.prompts)
         repeated = (counts.measured + counts.warming) / len(self.prompts)
-        read = repeated * characters / CHARACTERS_PER_TOKEN + counts.background * 80 * 2
+        read = repeated * characters / CHARACTERS_PER_TOKEN + counts.background * BACKGROUND_WORDS * 2
         written = counts.measured * e.max_tokens + counts.background * BACKGROUND_TOKENS + counts.warming
         return (read * prices.input + written * prices.output) / 1e6
 

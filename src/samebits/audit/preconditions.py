@@ -21,6 +21,8 @@ from samebits.counted import counted, part
 # Share of a level's runs that must have met it; the first and last requests of a block never do.
 SHARE: Final = 0.5
 
+Forwarding = Literal["forwarded", "not forwarded", "not verifiable", "not sent"]
+
 
 @dataclass(frozen=True)
 class Exercise:
@@ -42,7 +44,7 @@ class SeedUse:
         unseeded_varies: whether the runs without a seed differ in text on some prompt; None without such runs.
     """
 
-    forwarding: Literal["forwarded", "not forwarded", "not verifiable", "not sent"]
+    forwarding: Forwarding
     sent: Count
     echoed: Count
     differing: Count
@@ -90,7 +92,7 @@ def seed_use(observations: Sequence[Observation]) -> SeedUse:
     told = [e for e in sent if e.seed_echoed is not None]
     differing = sum(e.seed_echoed != e.seed_sent for e in told)
     unseeded = by_prompt([o for o in answered if o.level("seed") == "none"])
-    forwarding: Literal["forwarded", "not forwarded", "not verifiable", "not sent"] = "not sent"
+    forwarding: Forwarding = "not sent"
     if sent:
         forwarding = "not forwarded" if differing else "forwarded" if len(told) == len(sent) else "not verifiable"
     return SeedUse(

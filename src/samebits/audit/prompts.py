@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
 import orjson
 
+from samebits.audit.views import numbers
 from samebits.errors import InputError
 from samebits.numerics import canonical_json, digest_json
 
@@ -20,7 +21,6 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 BUNDLED: Final = "bundled"
 ROLES: Final = ("system", "user", "assistant")
 REMEDY: Final = "One JSON object a line with messages; see docs/guide/audit.md."
-_NUMBER: Final = re.compile(r"[-−]?(?:\d{1,3}(?:[,\u202f]\d{3})+|\d+)(?:\.\d+)?")
 _FENCE: Final = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL)
 
 
@@ -57,7 +57,7 @@ class Judgement:
 
     answer: str | None
     correct: bool | None
-    parsed: str | None = field(default=None)
+    parsed: str | None = None
 
 
 def judge(prompt: Prompt, text: str) -> Judgement:
@@ -85,9 +85,8 @@ def judge(prompt: Prompt, text: str) -> Judgement:
 
 
 def read_number(text: str) -> str | None:
-    """The last number of a text, without separators of thousands."""
-    found = _NUMBER.findall(text)
-    return re.sub(r"[,\u202f]", "", found[-1]).replace("−", "-") if found else None
+    """The last number of a text, as `views.numbers` writes it."""
+    return next(reversed(numbers(text)), None)
 
 
 def read_label(text: str, labels: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from samebits.audit.divergence import common_prefix
 from samebits.audit.load import Arrivals, plan_load
 from samebits.engine import Completion, Engine, Request, SamplingParams
 from samebits.errors import ContextLengthError, MeasurementError, ModelError
@@ -156,7 +157,7 @@ def _row(profile: str, seen: Seen, baseline: Row | None) -> Row:
     spread = 0.0
     reference, reference_scores = done[0].token_ids, scores[0]
     for completion, own in zip(done, scores, strict=True):
-        agree = _agreement(reference, completion.token_ids)
+        agree = common_prefix(reference, completion.token_ids)
         if completion.token_ids != reference:
             first_divergence = agree if first_divergence is None else min(first_divergence, agree)
         if agree:
@@ -175,11 +176,3 @@ def _row(profile: str, seen: Seen, baseline: Row | None) -> Row:
         tokens_per_s=seen.tokens_per_s,
         relative_speed=1.0 if baseline is None else seen.tokens_per_s / baseline.tokens_per_s,
     )
-
-
-def _agreement(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """Length of the common prefix."""
-    for i, (x, y) in enumerate(zip(a, b, strict=False)):
-        if x != y:
-            return i
-    return min(len(a), len(b))

@@ -22,7 +22,7 @@ LOST: Final = "lost: the audit was interrupted before the answer came"
 # So many failures one after the other, and no answer between them, end an audit: the target is gone.
 FAILURES: Final = 20
 MOST_BACKGROUND: Final = 32
-NOT_JUDGED: Final = Judgement(None, None, None)
+NOT_JUDGED: Final = Judgement(None, None)
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from samebits.audit.compare import Comparison, McNemar
-from samebits.audit.journal import key_of, read_head, read_journal
+from samebits.audit.journal import read_head, read_journal
 from samebits.audit.metrics import fingerprints
 from samebits.audit.observation import Observation
 from samebits.audit.plan import read_experiment
@@ -51,7 +51,7 @@ class Side:
 
     @property
     def missing(self) -> int:
-        return max(0, self.planned - len({key_of(o) for o in self.observations}))
+        return max(0, self.planned - len({(o.prompt_id, o.run, o.condition) for o in self.observations}))
 
     @property
     def levels(self) -> dict[str, set[str]]:
@@ -65,7 +65,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Sides:
-    """Both.
+    """The two sides of a comparison.
 
     Attributes:
         first, second: the two.
@@ -141,7 +141,7 @@ def read_sides(journals: Sequence[Path], first: str | None, second: str | None) 
         planned = _prompts(heads[i]) * experiments[i].runs_in_all
         sides.append(Side(f"{name} in {journals[i]}" if same else name, found[i][name], journals[i], planned))
     # The head has the moment of its writing, so that a copy of a journal is found out, too.
-    if names[0] == names[1] and heads[0] == heads[-1]:
+    if same and heads[0] == heads[-1]:
         raise InputError(
             f"both sides are {names[0]!r} of one and the same audit", field="journals", remedy="Name another one."
         )
@@ -290,8 +290,7 @@ def _flips(found: McNemar) -> str:
     return (
         f"Right on one side only: {found.first_only} on the first, {found.second_only} on the second, of "
         f"{counted(found.items, 'item')} ({found.fewest} in one direction {verb(found.fewest, 'is', 'are')} needed); "
-        f"accuracy {found.difference:+.2%}, spread from run to run "
-        f"{spread}: {found.verdict}."
+        f"accuracy {found.difference:+.2%}, spread from run to run {spread}: {found.verdict}."
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -107,7 +108,7 @@ class StubModel:
             ticket: a number that no other request of this model has; chance comes from it.
         """
         chance, replica, variant = _draws(f"{self.seed} {ticket} {prompt}")
-        fault, second = self.fault, fault_needs_replicas(self.fault) and replica < 0.5
+        fault, second = self.fault, self.fault.cause == "fingerprint" and replica < 0.5
         flipped = chance < fault.rate and self._met(seen, second)
         wrong = 1 + int(variant * fault.variants) if flipped else 0
         ids = _answer_ids(prompt, wrong if fault.part == "text" else 0)
@@ -132,11 +133,6 @@ class StubModel:
         }[self.fault.cause]
 
 
-def fault_needs_replicas(fault: Fault) -> bool:
-    """Whether two fingerprints are seen."""
-    return fault.cause == "fingerprint"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """A full factorial experiment.
@@ -156,10 +152,7 @@ class Design:
     @property
     def size(self) -> int:
         """All runs."""
-        cells = 1
-        for levels in self.levels.values():
-            cells *= len(levels)
-        return self.prompts * self.runs * cells
+        return self.prompts * self.runs * math.prod(map(len, self.levels.values()))
 
 
 def simulate(model: StubModel, design: Design, target: str = "stub") -> Iterator[Observation]:

@@ -295,23 +295,17 @@ def _seen(runs: int) -> str:
 def _show(console: Console, measured: Measured, result: Result) -> None:
     from rich.table import Table
 
+    from samebits.audit.report.facts import views_table
     from samebits.audit.result import verdict
 
     metrics = result.metrics
     table = Table(title=f"{metrics.target}: {counted(metrics.runs, 'run')} of {counted(metrics.prompts, 'prompt')}")
-    for name in ("equal in", "verdict", "exact-repeat rate", "interval", "unique", "modal share", "all runs agree"):
-        table.add_column(name, justify="left" if name in ("equal in", "verdict") else "right")
-    for view in metrics.views:
-        interval = view.repeat.interval
-        table.add_row(
-            view.view.replace("_", " "),
-            view.verdict,
-            _share(view.repeat.value),
-            "–" if interval is None else f"{interval.low:.2%} – {interval.high:.2%}",
-            "–" if view.unique.value is None else f"{view.unique.value:.2f}",
-            _share(view.modal_share.value),
-            _share(view.total_agreement.value),
-        )
+    views = views_table(metrics)
+    for name in views.columns:
+        names = name in ("equal in", "verdict")
+        table.add_column(name, justify="left" if names else "right", no_wrap=names, overflow="fold")
+    for row in views.rows:
+        table.add_row(*row)
     console.print(table)
     for line in verdict(result):
         _say(console, line)
@@ -327,7 +321,3 @@ def _show(console: Console, measured: Measured, result: Result) -> None:
 def _say(console: Console, sentence: str) -> None:
     """Prints a sentence as it is: not wrapped where its reader is a program, and with its brackets."""
     console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2%}"

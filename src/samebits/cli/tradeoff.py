@@ -129,10 +129,7 @@ def _document(result: Tradeoff, prompts: tuple[Prompt, ...], facts: dict[str, st
     from samebits.audit.prompts import prompts_digest
     from samebits.audit.tradeoff import PUBLISHED
 
-    rows = [
-        {"relative": plain(result.relative(row)), **plain(row)}  # type: ignore[dict-item]
-        for row in result.rows
-    ]
+    rows = [{"relative": result.relative(row), **vars(row)} for row in result.rows]
     return {
         "tradeoff": 1,
         "model": result.model,
@@ -140,6 +137,6 @@ def _document(result: Tradeoff, prompts: tuple[Prompt, ...], facts: dict[str, st
         "prompts": prompts_digest(prompts),
         "prompt_ids": [p.id for p in prompts],
         "run": facts,
-        "rows": rows,
+        "rows": plain(rows),
         "published": plain(PUBLISHED),
     }

@@ -20,6 +20,7 @@ class Attempt:
         number: from 1.
         body: what was sent.
         whole: the answer.
+        texts: those of it that were judged.
         problem: what is wrong with it; None where nothing is.
     """
 

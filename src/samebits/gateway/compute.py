@@ -163,7 +163,8 @@ class Computer:
         joined = plan.call.streams and plan.call.path != RESPONSES  # there the end of a stream is the plain answer
         if joined and "usage" not in outcome.whole and plan.route.engine == "upstream":
             return  # a plain answer would have it
-        if plan.route.upstream is not None and _unpinned(plan.route.upstream, outcome.whole) is not None:
+        config = plan.route.upstream
+        if config is not None and _unpinned(plan.route, config, outcome.whole) is not None:
             return  # its key would be that of the model that is configured
         if outcome.mode.pending:
             return  # the server may be about to say that it does not give the level
@@ -210,9 +211,8 @@ async def _joined_response(reply: Reply, emit: Emit) -> dict[str, Any]:
         if chunk is None:
             continue
         kind = chunk.get("type")
-        if (
-            not isinstance(kind, str) or not kind.isprintable()
-        ):  # it becomes the name of the event, on a line of its own
+        # It becomes the name of the event, on a line of its own.
+        if not isinstance(kind, str) or not kind.isprintable():
             raise MalformedError("an event of the upstream has no name")
         if kind == "error":
             raise RefusedError(502, {"error": _completed(chunk, reply)}, {})
@@ -271,8 +271,8 @@ def _moved(plan: Plan, outcome: Outcome) -> str | None:
     config, seen = route.upstream, route.seen
     if config is None:
         return None
-    if (said := _unpinned(config, outcome.whole)) is not None:
-        return f"{said[0]} moved: {route.name} is configured to {said[1]}"
+    if (said := _unpinned(route, config, outcome.whole)) is not None:
+        return said
     model, fingerprint = _text(outcome.whole.get("model")), _text(outcome.whole.get("system_fingerprint"))
     if seen.model is not None and model is not None and model != seen.model:
         return f"alias moved: {route.name} was {seen.model}, and is {model}"
@@ -284,17 +284,17 @@ def _moved(plan: Plan, outcome: Outcome) -> str | None:
     return None
 
 
-def _unpinned(config: UpstreamConfig, whole: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What of an answer's statements is not what the configuration pins, and how; None where nothing is."""
+def _unpinned(route: Route, config: UpstreamConfig, whole: Mapping[str, Any]) -> str | None:
+    """How an answer's statements differ from what the configuration pins; None where they do not."""
     model, fingerprint = _text(whole.get("model")), _text(whole.get("system_fingerprint"))
     if config.revision is not None and model is not None and model != config.revision:
-        return "alias", f"be {config.revision}, and {model} answered"
+        return f"alias moved: {route.name} is configured to be {config.revision}, and {model} answered"
     if config.fingerprint is not None and fingerprint is not None and fingerprint != config.fingerprint:
-        return "fingerprint", f"have {config.fingerprint}, and has {fingerprint}"
+        return f"fingerprint moved: {route.name} is configured to have {config.fingerprint}, and has {fingerprint}"
     return None
 
 
 def _may_pass(error: UpstreamError) -> bool:
     if isinstance(error, RefusedError):
-        return error.status == 429 or error.status >= 500
+        return error.passes
     return not isinstance(error, UpstreamTimeoutError)

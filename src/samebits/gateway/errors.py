@@ -65,6 +65,11 @@ class RefusedError(UpstreamError):
         super().__init__(str(body["error"]["message"]))
         self.status, self.body, self.headers = status, body, headers
 
+    @property
+    def passes(self) -> bool:
+        """Whether the same request may succeed later, or elsewhere."""
+        return self.status == 429 or self.status >= 500
+
 
 class DriftError(SamebitsError):
     """An upstream answered with another model or fingerprint than before."""

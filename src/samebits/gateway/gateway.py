@@ -299,7 +299,7 @@ def _is_passing(error: BaseException) -> bool:
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is not None and not task.cancelling()  # it was not us who was cancelled
-    return not isinstance(error, RefusedError) or error.status == 429 or error.status >= 500
+    return not isinstance(error, RefusedError) or error.passes
 
 
 async def _written(events: list[bytes]) -> AsyncIterator[bytes]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -18,7 +19,6 @@ MOST_SHOWN: Final = 80
 MOST_LEVELS: Final = 128  # a schema may have 100, and stands within a few more
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")  # an escape of one, alone or in a pair
 _HUGE: Final = re.compile(r"[eE]\+?[0-9]{3}|[0-9]{300}")  # what may be a number beyond all doubles
-MOST_DIGITS: Final = 4000  # of an integer that is read; Python's own limit is 4300
 INTEGERS: Final = range(-(2**63), 2**64)  # those that the faster reader and writer keep
 # What may be a number that a double does not hold: 15 digits are always safe, but for the smallest numbers. Each begins
 # with a set of characters, which is what makes the search fast.
@@ -176,8 +176,7 @@ def _refusal(message: str) -> InputError:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
         raise InputError(f"stands twice in one object: {twice!r:.{MOST_SHOWN}}", field="body", remedy="Send it once.")
     return result
 

@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def live(self) -> bool:
-        return self.call.path != GENERATE and (self.check is None or not self.validates)
+        return self.call.path != GENERATE and not self.validates
 
     @property
     def validates(self) -> bool:
@@ -255,7 +255,7 @@ def _key(
         return None, name
     if rule == "deterministic" and not is_deterministic(fields):
         return None, "unseeded"
-    name = None if check is None else check.name
-    retries = chosen.policy.retries if check is not None else 0
-    judged = None if name is None else f"{name}; {'binding' if check and check.binding else 'own'}; {retries}"
+    judged = None
+    if check is not None:
+        judged = f"{check.name}; {'binding' if check.binding else 'own'}; {chosen.policy.retries}"
     return KeyParts(call.tenant, call.path, route.name, route.identity, fields, judged), None

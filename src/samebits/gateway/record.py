@@ -131,7 +131,7 @@ class Recorder:
 
     async def failed(
         self,
-        answer_id: str | None,
+        answer_id: str,
         call: Call,
         plan: Plan | None,
         error: Mapping[str, Any] | None,
@@ -149,7 +149,7 @@ class Recorder:
         model = _model(call, plan.route, None) if plan else ModelRef(asked=asked if isinstance(asked, str) else "")
         await self.ledger.add(
             Entry(
-                id=answer_id or f"error-{uuid.uuid4().hex}",
+                id=answer_id,
                 tenant=call.tenant,
                 kind="cancelled" if cancelled else "error",
                 route=call.path,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from samebits.errors import InputError
@@ -13,7 +13,6 @@ from samebits.gateway.levels import Level
 
 Api = Literal["openai", "azure", "vllm", "sglang", "llamacpp", "samebits"]
 Privacy = Literal["full", "digest-only", "redacted"]
-APIS: Final[tuple[Api, ...]] = get_args(Api)
 
 
 def key(default: Any, meaning: str, *, low: float | None = None, high: float | None = None) -> Any:

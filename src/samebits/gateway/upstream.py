@@ -9,15 +9,14 @@ import logging
 import socket
 import struct
 import time
-import urllib.request
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import aiohttp
 import stamina
 
 from samebits.audit.targets.keys import ApiKey, read_key
+from samebits.audit.targets.proxy import proxy_url
 from samebits.audit.targets.retry import asked_wait
 from samebits.gateway.breaker import Breaker
 from samebits.gateway.errors import (
@@ -42,7 +41,6 @@ MOST_ANSWER: Final = 256 << 20  # bytes of an answer
 MOST_ERROR: Final = 1 << 20  # bytes of an error that are read
 LONGEST_WAIT_S: Final = 30.0  # an upstream that asks for more is believed, and the request fails at once
 PASSED_ON: Final = ("retry-after", "retry-after-ms")
-PASSING: Final = frozenset({429})  # and everything from 500
 ABSENT: Final = frozenset({502, 503, 504})  # what proxies answer in place of a server that is not there
 
 
@@ -120,7 +118,7 @@ class Upstream:
         self.name = name
         self._key: ApiKey | None = read_key(env=config.api_key_env, file=None)
         self._session: aiohttp.ClientSession | None = None
-        self._proxy = _proxy_of(config.base)
+        self._proxy = proxy_url(config.base)  # looked up once; aiohttp would read files each time
 
     async def open(self) -> None:
         """Makes it ready; nothing is sent."""
@@ -276,14 +274,6 @@ async def _read_into(data: bytearray, response: aiohttp.ClientResponse) -> None:
             return
 
 
-def _proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for an address. Looked up once; aiohttp would read files each time."""
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
-
-
 def _kind(error: UpstreamError) -> str:
     """What failed, without what the upstream says of it, which may quote the request."""
     return f"HTTP {error.status}" if isinstance(error, RefusedError) else type(error).__name__
@@ -293,7 +283,7 @@ def _passes(error: Exception, deadline: float) -> bool | float:
     """Whether to send once more: True with the usual wait, a number with that one."""
     if isinstance(error, UnreachableError):
         return True
-    if not isinstance(error, RefusedError) or not (error.status in PASSING or error.status >= 500):
+    if not isinstance(error, RefusedError) or not error.passes:
         return False
     wait = asked_wait(error.headers, time.time())
     if wait is None:

@@ -83,9 +83,8 @@ class Verifier:
     def _lost(self) -> None:
         if not self._route.seen.mode.pending:
             log.warning("%s: it was lost; its level %s is not verified until it says so again", *self._names)
-        self._route.seen.mode = Mode(
-            pending=True
-        )  # a new one: what the server is just saying may be of the old process
+        # A new one: what the server is just saying may be of the old process.
+        self._route.seen.mode = Mode(pending=True)
         self._woken.set()
 
     def _heard(self) -> None:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from samebits.counted import counted
 from samebits.ledger.canonical import canonical, digest
 
-# In the order in which one follows from the other: what is first is nearest to the cause.
-_STAGES: Final = (
-    ("form", "form_sha256"),
-    ("rendered_prompt", "rendered_prompt_sha256"),
-    ("prompt_tokens", "prompt_tokens_sha256"),
-    ("output_tokens", "output_tokens_sha256"),
-    ("logprobs", "logprobs_sha256"),
-)
-_SAID: Final = {
+Stage = Literal["answer", "form", "rendered_prompt", "prompt_tokens", "output_tokens", "logprobs"]
+
+# What digests are of, in the order in which one follows from the other: what is first is nearest to the cause.
+_STAGES: Final[Mapping[Stage, str]] = {
     "form": "the grammar that the answer was held to",
     "rendered_prompt": "the text of the prompt",
     "prompt_tokens": "the ids of the prompt",
@@ -30,8 +25,6 @@ _VOLATILE: Final = frozenset(
 )
 _ANSWERED: Final = ("choices", "output", "text", "output_ids", "content")
 _SHOWN: Final = 30  # characters of a text around the first difference
-
-Stage = Literal["answer", "form", "rendered_prompt", "prompt_tokens", "output_tokens", "logprobs"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ class Compared:
     differs: bool
     stage: Stage | None = None
     said: str = ""
-    compared: tuple[str, ...] = field(default=())
+    compared: tuple[str, ...] = ()
 
 
 def first_difference(body: Mapping[str, Any], again: Again) -> Compared | None:
@@ -72,15 +65,15 @@ def first_difference(body: Mapping[str, Any], again: Again) -> Compared | None:
         body: of the record.
     """
     recorded, compared = body["digests"], list[str]()
-    for name, of_block in _STAGES:
-        before, now = recorded.get(name), again.block.get(of_block)
+    for name, meaning in _STAGES.items():
+        before, now = recorded.get(name), again.block.get(f"{name}_sha256")
         if before is None or now is None:
             continue
         compared.append(name)
         if before != now:
             place = _place(body, again) if name == "output_tokens" else None
-            said = f"{_SAID[name]}: {before} then, {now} now"
-            return Compared(True, name, f"{said}; {place}" if place else said, tuple(compared))  # type: ignore[arg-type]
+            said = f"{meaning}: {before} then, {now} now"
+            return Compared(True, name, f"{said}; {place}" if place else said, tuple(compared))
     stored = body.get("answer")
     if isinstance(stored, Mapping) and digest(canonical(stored)) == recorded.get("answer"):
         compared.append("answer")

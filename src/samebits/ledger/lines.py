@@ -184,8 +184,7 @@ def import_lines(ledger: Ledger, path: Path) -> Imported:
         LedgerError: the database cannot be written.
     """
     lines, result = Lines(path), Imported()
-    for number, group in groupby(enumerate(lines), lambda item: item[0] // AT_ONCE):
-        del number
+    for _, group in groupby(enumerate(lines), lambda item: item[0] // AT_ONCE):
         batch = [record for _, record in group]
         with writing(ledger.engine) as connection:
             for tenant, chain in groupby(batch, lambda record: record.tenant):

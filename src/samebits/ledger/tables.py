@@ -7,9 +7,8 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text
 
 REVISION: Final = "0003"  # of the migrations; a test compares
-READABLE: Final = frozenset(
-    {"0001", "0002", REVISION}
-)  # forms with today's records and heads, so that nothing is missing
+# Forms with today's records and heads, so that nothing is missing.
+READABLE: Final = frozenset({"0001", "0002", REVISION})
 
 metadata = MetaData()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from samebits.audit.advise.needs import QUESTIONS, Needs
+from samebits.audit.advise.needs import Needs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +87,7 @@ RULES: Final[tuple[Rule, ...]] = (
         approach="Serve with samebits in int8 and answer greedily; first compare its accuracy with bf16 on your own "
         "data.",
         because="Labels and fields seldom depend on the last digits of weights, and int8 is the fastest profile; its "
-        "bits "
-        "are as reproducible as those of the others.",
+        "bits are as reproducible as those of the others.",
         level="portable",
         serve=PINNED,
         model={"engine": "embedded", "path": "smollm2", "profile": "int8"},
@@ -129,11 +128,9 @@ RULES: Final[tuple[Rule, ...]] = (
         name="batch-invariant server, greedy",
         when={"budget": ("gpu",), "creativity": ("none",)},
         approach="Serve with vLLM in its batch-invariant mode, or SGLang in its deterministic one, on one type of GPU "
-        "with "
-        "pinned versions; answer greedily.",
+        "with pinned versions; answer greedily.",
         because="samebits has no GPU kernels yet. These modes fix the order of sums for one GPU type and version, so "
-        "an "
-        "answer can be had again there, and not elsewhere.",
+        "an answer can be had again there, and not elsewhere.",
         level="batch",
         targets=({"target": "http://127.0.0.1:8000", "name": "gpu-server"},),
         request=GREEDY,
@@ -143,8 +140,7 @@ RULES: Final[tuple[Rule, ...]] = (
         name="batch-invariant server, seeded",
         when={"budget": ("gpu",), "creativity": ("some",)},
         approach="Serve with vLLM in its batch-invariant mode, or SGLang in its deterministic one, on one type of GPU "
-        "with "
-        "pinned versions; send a seed of your own with each request, and keep it.",
+        "with pinned versions; send a seed of your own with each request, and keep it.",
         because="samebits has no GPU kernels yet. A seed there is worth what the server makes of it: audit that it is "
         "used, and that a neighbour without one does not disturb it.",
         level="batch",
@@ -159,8 +155,7 @@ RULES: Final[tuple[Rule, ...]] = (
         approach="Keep each request and answer in full: the service cannot give it again. Name a dated model, not an "
         "alias. If the same answer must be had again, plan for a model on your own CPUs.",
         because="A service shares its batches with strangers and changes when it likes; seed and temperature 0 are "
-        "best "
-        "effort there. The record is the only proof.",
+        "best effort there. The record is the only proof.",
         level="best-effort",
         targets=({"target": "https://api.example.com/v1", "name": "hosted", "model": "MODEL", "key_env": "API_KEY"},),
         request=GREEDY,
@@ -172,8 +167,7 @@ RULES: Final[tuple[Rule, ...]] = (
         approach="Send temperature 0 and a seed, name a dated model, and measure how often the service repeats itself; "
         "repeat evaluations as often as its spread demands.",
         because="A service shares its batches with strangers: seed and temperature 0 are best effort. A difference "
-        "below "
-        "the measured spread is none.",
+        "below the measured spread is none.",
         level="best-effort",
         targets=({"target": "https://api.example.com/v1", "name": "hosted", "model": "MODEL", "key_env": "API_KEY"},),
         request=GREEDY,
@@ -191,14 +185,3 @@ RULES: Final[tuple[Rule, ...]] = (
         check="samebits audit targets.yaml --temperature 0.7 --seeded both",
     ),
 )
-
-
-def unknown_answers() -> list[str]:
-    """Questions and answers in the rules that do not exist; none, unless a rule is misspelt."""
-    return [
-        f"{rule.name}: {question}: {answer}"
-        for rule in RULES
-        for question, answers in rule.when.items()
-        for answer in answers
-        if answer not in QUESTIONS.get(question, ("", ()))[1]
-    ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 # When a variable is read. Set later, it does nothing, although it can be seen in os.environ.
-Read = Literal["interpreter start", "library load", "first use of MKL", "first use of CUDA", "each use"]
+Read = Literal["interpreter start", "library load", "first use of MKL", "first use of CUDA"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,7 +126,7 @@ def _too_late(variable: Variable, facts: Facts) -> str:
     if variable.name == "PYTHONHASHSEED":
         fixed = value not in (None, "random")
         return "" if facts.hash_fixed or not fixed else "set after Python had started: texts are hashed at random"
-    if not _changed(variable, facts) or variable.read in ("each use", "first use of MKL"):
+    if not _changed(variable, facts) or variable.read == "first use of MKL":
         return ""
     if variable.read == "first use of CUDA":
         return "set after CUDA was in use: restart with it" if facts.cuda_used else ""

@@ -42,7 +42,7 @@ class Chart:
 
 
 def axis(title: str, **others: Any) -> dict[str, Any]:
-    """An axis of whole numbers or shares."""
+    """An axis without grid lines."""
     return {"title": title, "grid": False, **others}
 
 
@@ -91,41 +91,34 @@ def survival(target: TargetDocument) -> Chart:
         f"{counted(len(same), 'prompt')}; of prompt {visible(worst)} {share(same[worst].survival(last))}. The first "
         f"two answers part after {lengths[0] - 1} common {noun}, the last after {last - 1}.{left}"
     )
-    spec = frame(
-        [
-            {
-                "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2.5},
-                "encoding": {
-                    "x": {
-                        "field": "length",
-                        "type": "quantitative",
-                        "axis": axis(f"{noun} from the start", tickMinStep=1),
-                        "scale": {"nice": False},
-                    },
-                    "y": {
-                        "field": "share",
-                        "type": "quantitative",
-                        "scale": {"domain": [0, 1]},
-                        "axis": {"title": "pairs that agree so far", "format": "%"},
-                    },
-                    "color": {"field": "which", "type": "nominal", "scale": {"range": [MARK, SECOND]}, "sort": None},
-                    "strokeDash": {
-                        "field": "which",
-                        "type": "nominal",
-                        "sort": None,
-                        "scale": {"range": [[1, 0], [6, 3]]},
-                    },
-                },
-            }
-        ],
-        values,
-    )
     step = max(1, len(lengths) // 12)
     rows = tuple(
         (number(n), share(_mean_survival(same, n)), share(same[worst].survival(n)))
         for n in sorted({*lengths[::step], last})
     )
-    return Chart("survival", title, says, spec, (f"first {noun}", "agree, mean", "agree, lowest prompt"), rows)
+    columns = (f"first {noun}", "agree, mean", "agree, lowest prompt")
+    return Chart("survival", title, says, _survival_plot(values, noun), columns, rows)
+
+
+def _survival_plot(values: Sequence[Mapping[str, Any]], noun: str) -> dict[str, Any]:
+    encoding = {
+        "x": {
+            "field": "length",
+            "type": "quantitative",
+            "axis": axis(f"{noun} from the start", tickMinStep=1),
+            "scale": {"nice": False},
+        },
+        "y": {
+            "field": "share",
+            "type": "quantitative",
+            "scale": {"domain": [0, 1]},
+            "axis": {"title": "pairs that agree so far", "format": "%"},
+        },
+        "color": {"field": "which", "type": "nominal", "scale": {"range": [MARK, SECOND]}, "sort": None},
+        "strokeDash": {"field": "which", "type": "nominal", "sort": None, "scale": {"range": [[1, 0], [6, 3]]}},
+    }
+    mark = {"type": "line", "interpolate": "step-after", "strokeWidth": 2.5}
+    return frame([{"mark": mark, "encoding": encoding}], values)
 
 
 def _mean_survival(found: Mapping[str, Divergence], length: int) -> float:
@@ -208,52 +201,48 @@ def spread(target: TargetDocument) -> Chart:
             says += "the sign of a zero."
         return Chart("spread", title, unlike.strip() or says)
     zero = sum(x == 0 for x in largest)
-    low = math.floor(math.log10(min(v["spread"] for v in values)))
-    high = math.ceil(math.log10(max(largest)))
-    powers = [10.0**n for n in range(low, max(high, low + 1) + 1)]
     says = (
         "Among runs with the same tokens so far, one token's log-probability differs by up to "
         f"{number(max(largest), 3)} nats. {part(equal, len(scores), 'prompt', 'has', 'have')} equal bits in all runs; "
         f"at {part(zero, longest, 'place')} no prompt shows a difference, and there is no mark.{unlike}"
         + (f" A mark stands for {width} places, by the largest." if width > 1 else "")
     )
-    spec = frame(
-        [
-            {
-                "mark": {"type": "point", "filled": True, "size": 42, "color": MARK, "opacity": 1},
-                "encoding": {
-                    "x": {
-                        "field": "place",
-                        "type": "quantitative",
-                        "axis": axis("token, from 0", tickMinStep=1),
-                        "scale": {"domain": [0, longest], "nice": False},
-                    },
-                    "y": {
-                        "field": "spread",
-                        "type": "quantitative",
-                        "scale": {"type": "log", "domain": [powers[0], powers[-1]]},
-                        "axis": {"title": "largest difference, nats", "format": ".0e", "values": powers},
-                    },
-                },
-            }
-        ],
-        values,
-        width=WIDE,
-    )
-    ranked = sorted(scores.items(), key=lambda item: -max(item[1].spread, default=0.0))
+    ranked = sorted(scores.items(), key=lambda item: -item[1].largest)
     rows = tuple(
         (
             visible(name),
             number(s.runs),
             number(s.variants),
-            number(max(s.spread, default=0.0), 3),
+            number(s.largest, 3),
             number(s.mean_difference, 3),
             number(sum(s.kl) / len(s.kl) if s.kl else None, 3),
         )
         for name, s in ranked[:MOST_ROWS]
     )
     columns = ("prompt", "runs", "different, by bits", "largest spread, nats", "mean difference", "mean KL, at least")
-    return Chart("spread", title, says + _cut(ranked), spec, columns, rows, wide=True)
+    return Chart("spread", title, says + _cut(ranked), _spread_plot(values, longest), columns, rows, wide=True)
+
+
+def _spread_plot(values: Sequence[Mapping[str, Any]], longest: int) -> dict[str, Any]:
+    spreads = [v["spread"] for v in values]
+    low, high = math.floor(math.log10(min(spreads))), math.ceil(math.log10(max(spreads)))
+    powers = [10.0**n for n in range(low, max(high, low + 1) + 1)]
+    encoding = {
+        "x": {
+            "field": "place",
+            "type": "quantitative",
+            "axis": axis("token, from 0", tickMinStep=1),
+            "scale": {"domain": [0, longest], "nice": False},
+        },
+        "y": {
+            "field": "spread",
+            "type": "quantitative",
+            "scale": {"type": "log", "domain": [powers[0], powers[-1]]},
+            "axis": {"title": "largest difference, nats", "format": ".0e", "values": powers},
+        },
+    }
+    mark = {"type": "point", "filled": True, "size": 42, "color": MARK, "opacity": 1}
+    return frame([{"mark": mark, "encoding": encoding}], values, width=WIDE)
 
 
 def _cut(rows: Sequence[Any]) -> str:

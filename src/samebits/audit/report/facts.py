@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from samebits.audit.metrics import Metrics
 from samebits.audit.observation import FACTORS
 from samebits.audit.report.document import Document, TargetDocument
 from samebits.audit.report.words import estimate, interval, share, told
@@ -48,7 +49,7 @@ DEFINITIONS: Final[Pairs] = (
 )
 
 
-def views_table(target: TargetDocument) -> Table:
+def views_table(metrics: Metrics) -> Table:
     """A row for each of the seven views."""
     head = (
         "equal in",
@@ -69,7 +70,7 @@ def views_table(target: TargetDocument) -> Table:
             share(v.modal_share.value),
             share(v.total_agreement.value),
         )
-        for v in target.metrics.views
+        for v in metrics.views
     )
     return Table(head, rows)
 
@@ -121,7 +122,7 @@ def asked(document: Document) -> Pairs:
     top = (
         "not asked for"
         if e.top_logprobs is None
-        else f"with the {counted(e.top_logprobs or 0, 'best token')}, or as many as a target takes"
+        else f"with the {counted(e.top_logprobs, 'best token')}, or as many as a target takes"
     )
     return (
         ("prompts", f"{len(prompts)}: {', '.join(prompts[:12])}{' …' if len(prompts) > 12 else ''}"),

@@ -148,7 +148,7 @@ def _section(name: str, target: TargetDocument) -> Section:
         kind=kind,
         tiles=_tiles(target),
         causes=tuple(f"What moves the {a.view}: {', '.join(a.causes)}." for a in target.attributions if a.causes),
-        views=views_table(target),
+        views=views_table(m),
         attributions=tuple(_causes(a) for a in target.attributions),
         seeds=seed_facts(target),
         accuracy=accuracy_facts(target),
@@ -162,16 +162,11 @@ def _tiles(target: TargetDocument) -> tuple[Tile, ...]:
     m = target.metrics
     text, logprobs = m.view("text"), m.view("logprobs")
     differing = sum(p.unique > 1 for p in text.prompts)
-    bits = {"equal": "equal", "different": "different"}.get(logprobs.verdict, logprobs.verdict)
     return (
         Tile("exact-repeat rate of texts", share(text.repeat.value), interval(text.repeat.interval)),
         Tile("prompts with differing texts", f"{differing} of {len(text.prompts)}", f"{counted(m.runs, 'run')} in all"),
-        Tile(
-            "runs that depart",
-            share(text.departure_rate.value),
-            interval(text.departure_rate.interval),
-        ),
-        Tile("bits of log-probabilities", bits, f"{counted(logprobs.compared, 'run')} compared"),
+        Tile("runs that depart", share(text.departure_rate.value), interval(text.departure_rate.interval)),
+        Tile("bits of log-probabilities", logprobs.verdict, f"{counted(logprobs.compared, 'run')} compared"),
         Tile("runs without an answer", share(m.failures.value), f"{text.failed} failed"),
     )
 

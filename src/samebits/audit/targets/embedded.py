@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from samebits.audit.targets.spec import ModelSpec
@@ -64,22 +65,17 @@ class EmbeddedTarget:
                             first = time.perf_counter() - started
                         events += bool(arrival.event.text)
                         completion = arrival.event.completion
+            if completion.error is not None:
+                raise completion.error
         except SamebitsError as error:
             return Reply(error=type(error).__name__, detail=str(error), total_s=time.perf_counter() - started)
-        if completion.error is not None:
-            return Reply(error=type(completion.error).__name__, detail=str(completion.error))
-        return self._reply(
-            ask, request, completion, (first if ask.stream else None, events if ask.stream else None), started
-        )
+        reply = self._reply(ask, request, completion)
+        if ask.stream:
+            reply = replace(reply, first_token_s=first, stream_events=events)
+        return replace(reply, total_s=time.perf_counter() - started)
 
-    def _reply(
-        self,
-        ask: Ask,
-        request: Request,
-        completion: Completion,
-        streamed: tuple[float | None, int | None],
-        started: float,
-    ) -> Reply:
+    def _reply(self, ask: Ask, request: Request, completion: Completion) -> Reply:
+        """What an answer holds, but for its times and events."""
         assert self._llm is not None
         logprobs = None if completion.logprobs is None else tuple(map(float, completion.logprobs))
         best = None
@@ -107,11 +103,8 @@ class EmbeddedTarget:
             cached_tokens=completion.cached_prompt_tokens,
             completion_tokens=len(completion.token_ids),
             prefill_chunks=completion.prefill_chunks,
-            stream_events=streamed[1],
             seed_sent=ask.seed,
             seed_echoed=completion.seed,
-            first_token_s=streamed[0],
-            total_s=time.perf_counter() - started,
         )
 
     def _text(self, token_id: int) -> str:

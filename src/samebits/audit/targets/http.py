@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import aiohttp
@@ -53,6 +53,25 @@ MOST_CONNECTIONS: Final = 1024
 # Ways to empty the prefix cache: samebits and SGLang; vLLM in its development mode.
 FLUSHES: Final = ("/flush_cache", "/reset_prefix_cache")
 SHOWN: Final = 300  # characters of a server's message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """What came in place of an answer: a refusal, or nothing at all.
+
+    Attributes:
+        status: of HTTP; NEVER_ANSWERED where nothing came.
+        error: OpenAI's error object, or one made of whatever came.
+        wait: seconds that the server asks to wait; None where it does not.
+        total_s: seconds since the request left.
+        attempts: requests sent until this came of it.
+    """
+
+    status: int
+    error: Mapping[str, Any]
+    wait: float | None = None
+    total_s: float
+    attempts: int = 1
 
 
 class HttpTarget:
@@ -154,14 +173,14 @@ class HttpTarget:
         """Finds out what the server refuses of a question: sends it until it is answered."""
         probe = replace(probe, max_tokens=16)
         while True:
-            reply, error, attempts = await self._patiently(probe, contextlib.nullcontext(), first=True)
-            self._first_questions += attempts
-            if error is None:
-                if reply.error is not None:
-                    detail = f" ({reply.detail})" if reply.detail else ""
-                    raise MeasurementError(f"the target does not answer a first question: {reply.error}{detail}")
+            came = await self._patiently(probe, contextlib.nullcontext(), first=True)
+            self._first_questions += came.attempts
+            if isinstance(came, Reply):
+                if came.error is not None:
+                    detail = f" ({came.detail})" if came.detail else ""
+                    raise MeasurementError(f"the target does not answer a first question: {came.error}{detail}")
                 return
-            status = error["status"]
+            status, error = came.status, came.error
             extra = refused_extra(status, error, self._needed(probe), self._model)
             if self._limit_name != NEWER_LIMIT and wants_newer_limit(status, error):
                 self._limit_name = NEWER_LIMIT
@@ -217,16 +236,16 @@ class HttpTarget:
 
     async def ask(self, ask: Ask, flight: Flight) -> Reply:
         """See ``Target.ask``."""
-        reply, error, attempts = await self._patiently(ask, flight)
-        if error is None:
-            return replace(reply, attempts=attempts)
-        name = failure_name(error["status"], error) if error["status"] else str(error["message"])
-        return Reply(error=self._scrub(name), detail=self._said(error), attempts=attempts, total_s=error["total_s"])
+        came = await self._patiently(ask, flight)
+        if isinstance(came, Reply):
+            return came
+        name = failure_name(came.status, came.error) if came.status else str(came.error["message"])
+        return Reply(
+            error=self._scrub(name), detail=self._said(came.error), attempts=came.attempts, total_s=came.total_s
+        )
 
-    async def _patiently(
-        self, ask: Ask, flight: Flight, *, first: bool = False
-    ) -> tuple[Reply, dict[str, Any] | None, int]:
-        """Sends a question until it is answered or refused for good: the reply, else the refusal; and the attempts.
+    async def _patiently(self, ask: Ask, flight: Flight, *, first: bool = False) -> Reply | Refused:
+        """Sends a question until it is answered or refused for good.
 
         To a first question, words about a part of it are a refusal also where the status says that it may pass.
         """
@@ -235,20 +254,19 @@ class HttpTarget:
             attempt += 1
             await self._turn()
             with flight:
-                reply, error = await self._attempt(ask)
-            if error is None or error["status"] not in PASSING or attempt >= self._policy.attempts:
-                return reply, error, attempt
-            if first and is_about_request(error["status"], error, self._model):
-                return reply, error, attempt
-            wait = error["wait"]
-            if wait is None:
+                came = replace(await self._attempt(ask), attempts=attempt)
+            if isinstance(came, Reply) or came.status not in PASSING or attempt >= self._policy.attempts:
+                return came
+            if first and is_about_request(came.status, came.error, self._model):
+                return came
+            if came.wait is None:
                 await asyncio.sleep(backoff(attempt, self._policy))
-            elif wait <= self._policy.patience:
+            elif came.wait <= self._policy.patience:
                 # Said to one, meant for all.
-                self._quiet_until = max(self._quiet_until, asyncio.get_running_loop().time() + wait)
+                self._quiet_until = max(self._quiet_until, asyncio.get_running_loop().time() + came.wait)
             else:
                 raise MeasurementError(
-                    f"the target asks to wait {wait:.0f} s (HTTP {error['status']}); go on then with the same journal"
+                    f"the target asks to wait {came.wait:.0f} s (HTTP {came.status}); go on then with the same journal"
                 )
 
     async def _turn(self) -> None:
@@ -256,8 +274,8 @@ class HttpTarget:
         while (left := self._quiet_until - loop.time()) > 0:
             await asyncio.sleep(left)
 
-    async def _attempt(self, ask: Ask) -> tuple[Reply, dict[str, Any] | None]:
-        """One request. The second value is set when it was refused: error object, status, wait asked for, seconds."""
+    async def _attempt(self, ask: Ask) -> Reply | Refused:
+        """One request."""
         assert self._session is not None, "the target is not open"
         body = body_of(ask, self._model, self._extras, self._limit_name, most_best=self._most_best)
         started = time.perf_counter()
@@ -265,21 +283,24 @@ class HttpTarget:
         def elapsed() -> float:
             return time.perf_counter() - started
 
-        def failed(error: str, detail: str | None = None) -> tuple[Reply, None]:
+        def failed(error: str, detail: str | None = None) -> Reply:
             detail = None if detail is None else self._scrub(detail)[:SHOWN]
-            return Reply(error=error, detail=detail, total_s=elapsed()), None
+            return Reply(error=error, detail=detail, total_s=elapsed())
+
+        def never_answered(why: str) -> Refused:
+            return Refused(status=NEVER_ANSWERED, error={"message": why}, total_s=elapsed())
 
         answered = False
         try:
             url = self._spec.base + "/chat/completions"
             async with self._session.post(url, data=body, params=self._spec.query, allow_redirects=False) as response:
                 if response.status != 200:
-                    error = _refusal(response, await response.read()) | {
-                        "status": response.status,
-                        "wait": asked_wait(response.headers, time.time()),
-                        "total_s": elapsed(),
-                    }
-                    return Reply(), error
+                    return Refused(
+                        status=response.status,
+                        error=_refusal(response, await response.read()),
+                        wait=asked_wait(response.headers, time.time()),
+                        total_s=elapsed(),
+                    )
                 answered = True
                 if ask.stream:
                     reply = await self._joined(response, started)
@@ -292,19 +313,19 @@ class HttpTarget:
         except StreamFailedError as error:
             return failed("the stream ended with an error", str(error))
         except aiohttp.ConnectionTimeoutError:
-            return Reply(), {"status": NEVER_ANSWERED, "message": "no connection", "wait": None, "total_s": elapsed()}
+            return never_answered("no connection")
         except TimeoutError:
             # It may have been carried out, and paid: not sent again.
             return failed(f"no answer within {self._timeout:g} s")
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             if answered:
                 return failed("the connection broke within the answer", str(error))
-            name = "no connection" if isinstance(error, aiohttp.ClientConnectorError) else "the connection was closed"
-            return Reply(), {"status": NEVER_ANSWERED, "message": name, "wait": None, "total_s": elapsed()}
+            lacking = isinstance(error, aiohttp.ClientConnectorError)
+            return never_answered("no connection" if lacking else "the connection was closed")
         except aiohttp.ClientError as error:
             return failed(f"the answer is not HTTP: {type(error).__name__}", str(error))
         seed = ask.seed if "seed" in self._extras else None
-        return replace(reply, seed_sent=seed, total_s=elapsed()), None
+        return replace(reply, seed_sent=seed, total_s=elapsed())
 
     async def _joined(self, response: aiohttp.ClientResponse, started: float) -> Reply:
         splitter, joiner, first = EventSplitter(), StreamJoiner(), None

@@ -10,7 +10,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +118,7 @@ class TransformersTarget:
         with flight:
             self._queue.put_nowait(waiting)
             reply = await waiting.reply
-        return Reply(**(vars(reply) | {"total_s": time.perf_counter() - started}))
+        return replace(reply, total_s=time.perf_counter() - started)
 
     def _encode(self, ask: Ask) -> tuple[int, ...]:
         text = self._tokenizer.apply_chat_template(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -20,6 +21,7 @@ VOLATILE_OF_US: Final = frozenset({"receipt_id", "cached_prompt_tokens", "prefil
 VOLATILE_OF_GATEWAY: Final = frozenset({"upstream_id", "cache"})
 # Bytes of a page that is no error object: more than is shown, as a key in it must be found before it is cut.
 MOST_OF_PAGE: Final = 10_000
+T = TypeVar("T")
 WITHOUT_LOGPROBS: Final = "--top-logprobs -1 asks for none"
 
 
@@ -125,13 +127,9 @@ def reply_of(whole: object) -> Reply:
     if not isinstance(message, dict):
         raise MalformedError("the answer has no message")
     usage, ours = _object(whole.get("usage")), _object(whole.get("samebits"))
-    token_ids, tokens, logprobs, top_logprobs = _tokens(choice)
-    return Reply(
+    return replace(
+        _tokens(choice),
         text=_text(message.get("content")),
-        token_ids=token_ids,
-        tokens=tokens,
-        logprobs=logprobs,
-        top_logprobs=top_logprobs,
         finish_reason=_of(str, choice.get("finish_reason")),
         fingerprint=_of(str, whole.get("system_fingerprint")),
         body=body_digest(whole),
@@ -157,28 +155,34 @@ def _object(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _of(kind: type, value: object) -> Any:
-    return value if type(value) is kind else None
+def _of(kind: type[T], value: object) -> T | None:
+    return value if isinstance(value, kind) and type(value) is kind else None  # bool is an int to isinstance
 
 
-def _tokens(choice: Mapping[str, Any]) -> tuple[Any, Any, Any, Any]:
+def _tokens(choice: Mapping[str, Any]) -> Reply:
+    """What a choice tells of its tokens; the rest of the reply is missing."""
     entries = _object(choice.get("logprobs")).get("content")
-    ids = choice.get("token_ids")
-    if isinstance(ids, list) and not all(type(i) is int for i in ids):
+    ids = _of(list, choice.get("token_ids"))
+    if ids is not None and not all(type(i) is int for i in ids):
         raise MalformedError("the token ids are not integers")
     if not isinstance(entries, list):
-        return (tuple(ids) if isinstance(ids, list) else None), None, None, None
+        return Reply(token_ids=None if ids is None else tuple(ids))
     try:
         tokens, logprobs = _column(entries)
         best = tuple(tuple(zip(*_column(entry.get("top_logprobs") or ()), strict=True)) for entry in entries)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise MalformedError(f"the log-probabilities are not in OpenAI's format; {WITHOUT_LOGPROBS}") from error
-    if not isinstance(ids, list):  # llama.cpp puts the id beside each log-probability
+    if ids is None:  # llama.cpp puts the id beside each log-probability
         ids = [entry.get("id") for entry in entries]
         ids = ids if all(type(i) is int for i in ids) else None
     if ids is not None and len(ids) != len(logprobs):
         raise MalformedError(f"{len(ids)} token ids, but {len(logprobs)} log-probabilities; {WITHOUT_LOGPROBS}")
-    return (None if ids is None else tuple(ids)), tokens, logprobs, best if any(best) else None
+    return Reply(
+        token_ids=None if ids is None else tuple(ids),
+        tokens=tokens,
+        logprobs=logprobs,
+        top_logprobs=best if any(best) else None,
+    )
 
 
 def _column(entries: Sequence[Any]) -> tuple[tuple[str, ...], tuple[float, ...]]:

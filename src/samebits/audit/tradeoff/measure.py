@@ -16,7 +16,7 @@ from typing import Final
 
 from samebits.audit.intervals import Estimate
 from samebits.audit.journal import Journal, read_journal
-from samebits.audit.metrics import Metrics, measure
+from samebits.audit.metrics import measure
 from samebits.audit.observation import Observation, as_condition
 from samebits.audit.plan import Experiment, Plan
 from samebits.audit.prompts import Prompt
@@ -177,20 +177,15 @@ def _renumbered(observation: Observation, turn: int, size: Size) -> Observation:
 def _row(approach: Approach, observations: Sequence[Observation], reason: str | None) -> Row:
     if reason is not None:
         return Row(approach, reason=reason)
-    metrics: Metrics = measure(observations)
+    metrics = measure(observations)
     if metrics.failures.value:
         error, count = metrics.errors[0]
         return Row(approach, reason=f"{part(count, metrics.runs, 'request')} failed with {error}")
-    levels = {
-        level: best_speed(o for o in observations if o.level("concurrency") == level) for level in _levels(observations)
-    }
-    alone = levels.pop(str(ALONE))
-    [together] = levels.values()
-    return Row(approach, Speed(alone, together), metrics.view("text").repeat, metrics.view("logprobs").repeat)
-
-
-def _levels(observations: Sequence[Observation]) -> list[str]:
-    return sorted({o.level("concurrency") or "" for o in observations})
+    speed = Speed(
+        alone=best_speed(o for o in observations if o.level("concurrency") == str(ALONE)),
+        together=best_speed(o for o in observations if o.level("concurrency") != str(ALONE)),
+    )
+    return Row(approach, speed, metrics.view("text").repeat, metrics.view("logprobs").repeat)
 
 
 def best_speed(observations: Iterable[Observation]) -> float:
