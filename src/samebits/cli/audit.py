@@ -241,8 +241,8 @@ def _passes(console: Console, results: Sequence[Result], fail_under: float) -> b
             raise MeasurementError(f"{name}: no prompt has two runs, so there is no exact-repeat rate")
         interval = result.metrics.view("text").repeat.interval
         bound = "no interval" if interval is None else f"{interval.confidence:.0%} interval from {interval.low:.4f}"
-        word = "not below" if rate >= fail_under else "BELOW"
-        _say(console, f"{name}: exact-repeat rate {rate:.4f} is {word} {fail_under:g} ({bound}).")
+        word = "not below" if rate >= fail_under else "BELOW"  # 8 digits: 1 - 4e-5 must not read "1.0000 is BELOW 1"
+        _say(console, f"{name}: exact-repeat rate {rate:.8g} is {word} {fail_under:g} ({bound}).")
         passes &= rate >= fail_under
     return passes
 
