@@ -185,6 +185,28 @@ def test_one_that_was_started_anew_unseen_is_found_out(
     wait_until(lambda: verified(server) is None)
 
 
+def test_what_was_kept_of_one_that_was_started_anew_unseen_is_not_given_again(serve: Any, upstream: Stub) -> None:
+    server = serve(m=BATCH)
+    watch = server.server.service.gateway.routes["m"].backend.when_heard.__self__
+
+    def look(page: Any) -> None:
+        """As after a minute."""
+        upstream.pages["/server_info"], looked = page, upstream.looked
+        watch._woken.set()
+        wait_until(lambda: verified(server) is (page is ON) and upstream.looked > looked)
+
+    block(server, "a")
+    look(ON)
+    assert block(server, "a")["gateway"]["cache"] == "hit", "negative control: nothing changed"
+    upstream.pages["/server_info"] = OFF
+    assert block(server, "b")["gateway"]["level_verified"] is True, "nobody knows yet"
+    look(OFF)
+    look(ON)
+    for content in "ab":
+        assert block(server, content)["gateway"]["cache"] == "miss"
+        assert block(server, content)["gateway"] | {"cache": "hit"} == block(server, content)["gateway"]
+
+
 @pytest.mark.parametrize("status", [500, 503])
 def test_a_proxy_that_finds_nobody_behind_it_says_that_the_server_is_lost(
     serve: Any, upstream: Stub, status: int

@@ -28,11 +28,17 @@ class Mode:
 
 @dataclass
 class Seen:
-    """What an upstream stated last; None before the first answer."""
+    """What an upstream stated last; None before the first answer.
+
+    Attributes:
+        unseen: how often it was found without the mode that it had confirmed, though it was never lost. Nobody knows
+            since when, so no answer that was kept before is given again.
+    """
 
     model: str | None = None
     fingerprint: str | None = None
     mode: Mode = field(default_factory=Mode)
+    unseen: int = 0
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,7 @@ class Route:
             "resolved": self.upstream.revision or self.seen.model,
             "fingerprint": self.known_fingerprint,
             "level": self.level,
+            "unseen": self.seen.unseen,
         }
 
 

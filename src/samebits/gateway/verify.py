@@ -106,6 +106,8 @@ class Verifier:
                 continue
             now = self._route.seen.mode
             if now is before and (now.pending or now.confirmed is not said):
+                if now.confirmed:
+                    self._route.seen.unseen += 1
                 self._route.seen.mode = Mode(said)
                 log.warning(_SAID[said], *self._names)
 
