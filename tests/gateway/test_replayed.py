@@ -179,7 +179,9 @@ def test_negative_control_another_of_several_answers_differs(serve: Any, llm: LL
 
 
 @pytest.mark.parametrize("privacy", ["digest-only", "redacted"])
-def test_privacy_holds_for_what_was_changed(serve: Any, llm: LLM, url: str, tmp_path: Path, privacy: str) -> None:
+def test_privacy_holds_for_what_was_changed(
+    serve: Any, llm: LLM, folder: str, url: str, tmp_path: Path, privacy: str
+) -> None:
     secret = "ada.sentinel@example.org"
     rules = {"numbers": {"force": {"max_tokens": 3}}, "texts": {"force": {"stop": [secret], "max_tokens": 3}}}
     server = serve({NAME: llm}, ledger={"url": url, "privacy": privacy}, policies=rules)
@@ -200,6 +202,9 @@ def test_privacy_holds_for_what_was_changed(serve: Any, llm: LLM, url: str, tmp_
         said
     )
     assert "max_tokens" not in said, "that is known"
+    strict = asked(server, COMPLETIONS, "critical", prompt=request["prompt"])["id"]
+    code, said = replay(strict, "--url", url, "--request", str(file), "--model", folder)
+    assert code == 0, said  # the level that a policy demands is known, too
 
 
 def test_a_receipt_alone_is_enough_to_run_what_a_policy_made_again(
@@ -228,6 +233,7 @@ def test_a_receipt_alone_is_enough_to_run_what_a_policy_made_again(
 
     assert verified("short")[0] == 0
     assert verified("short", forget=True)[0] == 1
+    assert verified("critical")[0] == 0, "which sets a level of determinism too: a text, and one of five"
     code, said = verified("formed")
     assert (code, "sent as response_format (set by policy formed) is known by its digest" in said) == (3, True), said
 

@@ -248,6 +248,8 @@ def test_numbers_are_told_as_they_were_sent_and_texts_by_their_digest(text: str)
         assert getattr(again["a"]["value"], "text", json.dumps(again["a"]["value"])) == text
         assert again["d"] == {"origin": "policy p", "value": True}
         assert (again["b"]["withheld"], again["c"]) == (True, {"origin": "model"})
+        guessed = as_recorded(changes, ("another", "a secret"))["changes"]["b"]
+        assert guessed == {"origin": "policy p", "value": "a secret"}, "where there are few"
 
 
 def test_what_was_redacted_is_not_told_as_if_it_had_been_sent() -> None:

@@ -119,6 +119,7 @@ def _again(found: Receipt, request: Path | None, answer: Any, url: str | None) -
     """
     from samebits.cli.ledger import open_ledger
     from samebits.cli.replay import read_request
+    from samebits.gateway.levels import LEVELS
     from samebits.ledger.replay import Recorded
     from samebits.ledger.told_changes import as_recorded
 
@@ -142,6 +143,6 @@ def _again(found: Receipt, request: Path | None, answer: Any, url: str | None) -
         "answer": answer,
         "environment": None,
         "privacy": "digest-only",
-        **(as_recorded(found.changes) if found.tells_changes else {}),
+        **(as_recorded(found.changes, LEVELS) if found.tells_changes else {}),
     }
     yield Recorded(record.tenant, record.seq, record.id, record.hash, body, given)

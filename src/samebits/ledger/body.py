@@ -50,7 +50,10 @@ def _sealed(entry: Entry, privacy: Privacy, salt: bytes) -> Sealed:
         model[name] = None if model[name] is None else privacy.text(model[name])
     changes = None if entry.changes is None else _described(entry.changes, privacy)
     for name, change in (changes or {}).items():
-        if change != (entry.changes or {})[name]:
+        sent = (entry.changes or {})[name]
+        if name == "determinism" and sent.get("value") == entry.level_asked:
+            change |= sent  # a level, which the record tells in any mode
+        elif change != sent:
             change["withheld"] = True  # a replay says which
     members: dict[str, object] = {
         "attempt": entry.attempt,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from samebits.ledger.canonical import canonical, digest
@@ -76,15 +76,22 @@ def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def as_recorded(changes: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The members ``changes`` and ``changes_form`` of a record's body, as far as a receipt tells them."""
+def as_recorded(changes: Mapping[str, Mapping[str, Any]] | None, words: Iterable[str] = ()) -> dict[str, Any]:
+    """The members ``changes`` and ``changes_form`` of a record's body, as far as a receipt tells them.
+
+    Args:
+        words: texts that are known by their digests, since there are few of them: the levels of determinism.
+    """
     if changes is None:
         return {"changes": None, "changes_form": None}
+    texts = {digest(canonical(word)): word for word in words}
     known: dict[str, dict[str, Any]] = {}
     for name, change in changes.items():
         known[name] = {"origin": change["origin"]}
         if "json" in change:
             known[name]["value"] = _read(change["json"])
+        elif change.get("digest") in texts:
+            known[name]["value"] = texts[change["digest"]]
         elif "digest" in change:
             known[name] |= {"value": {"digest": change["digest"]}, "withheld": True}
     return {"changes": known, "changes_form": {"order": [], "numbers": {}}}
