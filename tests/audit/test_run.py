@@ -65,7 +65,9 @@ def test_a_seed_that_is_not_used_is_seen(tmp_path: Path) -> None:
 
 
 def test_concurrency_is_reached_and_noted(tmp_path: Path) -> None:
-    with stub(lambda incoming: Answer(crowd=1 if incoming.number <= 40 else 8)) as server:
+    first = next(plan(10, concurrency=(1, 8)).blocks())
+    assert first.concurrency == 8, "alone, the first request would wait for a crowd that never comes"
+    with stub(lambda incoming: Answer(crowd=8 if incoming.number else 1)) as server:  # number 0 is the probe
         ran = audit(server, tmp_path / "j", count=10, concurrency=(1, 8))
     assert server.most_in_flight == 8
     for level in ("1", "8"):
