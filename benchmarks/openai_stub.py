@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import multiprocessing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -14,7 +15,7 @@ import httptools
 import uvloop
 
 
-class Stub(asyncio.Protocol):
+class Stub(asyncio.Protocol, ABC):
     """One connection. ``answer`` is called for each request."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -31,9 +32,9 @@ class Stub(asyncio.Protocol):
     def on_message_complete(self) -> None:
         self.answer()
 
+    @abstractmethod
     def answer(self) -> None:
         """Answers the request now or later, by ``send``."""
-        raise NotImplementedError
 
     def send(self, body: bytes) -> None:
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
